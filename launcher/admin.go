@@ -185,7 +185,7 @@ func (l adminLauncher) Upgraded(id string) (program string, processes int, faile
 		return "", 0, "", false
 	}
 	program, _ = os.Executable()
-	return program, u.processes, l.manager.secrets.Mask(u.failed), true
+	return program, u.processes, l.manager.host.Secrets.Mask(u.failed), true
 }
 
 func (l adminLauncher) DryRun(ctx context.Context, id, group string) ([]*pb.DryRun, error) {

@@ -2,13 +2,11 @@ package launcher
 
 import (
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/swansong-go/swansong/internal/proc"
-	"github.com/swansong-go/swansong/launcher/internal/output"
+	"github.com/swansong-go/swansong/launcher/internal/process"
 	"github.com/swansong-go/swansong/launcher/internal/revision"
 	"github.com/swansong-go/swansong/launcher/internal/roll"
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
@@ -70,31 +68,17 @@ func (g *group) adopt() {
 		if known {
 			cfg = handed.Config
 		}
-		p := newProcess(g.manager, g, found.ID, found.Revision, cfg)
-		p.restore(found, now)
-		p.learnSecrets(startedWith(found.Adoptable.PID)) // before announce says why an upgrade has failed
+		p := process.New(g.shared, found.ID, found.Revision, cfg)
+		p.Restore(found, now)
+		p.LearnSecrets() // before announce says why an upgrade has failed
 		if !g.launch(p) {
 			found.CloseOutputs() // close only this launcher's ends of the output, because the next launcher adopts the process
 			continue
 		}
-		i := c.instances[p.id]
+		i := c.instances[p.ID()]
 		i.accounted, i.noReplacement, i.finishedIn = found.StopAt != 0, found.NotReplaced, handed.FinishedIn
 		c.unadopted = slices.DeleteFunc(slices.Clone(c.unadopted), func(other *statefile.Process) bool { return other == found })
 	}
-}
-
-// restore fills p from the record found. It also writes that record to the state file again, at
-// once and without waiting until the process answers, because the launcher can be killed at any
-// time.
-func (p *process) restore(found *statefile.Process, now time.Time) {
-	p.adopted, p.digest, p.adoptable, p.grace = found, found.Digest, found.Adoptable, found.Grace
-	p.conn.RestorePort(found.Port)
-	p.port, p.uses, p.said = found.ServicePort, found.Uses, found.Said
-	p.manager.ports.Add(p.port)
-	st := &p.status
-	st.Started = statefile.StartTime(found.Adoptable, now)
-	st.ReadyAt, st.Asked, st.Reason = statefile.FromMillis(found.ReadyAt), statefile.FromMillis(found.StopAt), found.Reason
-	p.stopTimes = stopTimes{statefile.FromMillis(found.AskedAt), statefile.FromMillis(found.GrantedUntil), found.Signals}
 }
 
 // replaceAdopted begins to replace the adopted processes that have another configuration. That roll
@@ -107,7 +91,7 @@ func (g *group) replaceAdopted() {
 	if c.roll != nil { // an order for a roll came first, and that roll replaces the adopted processes, too
 		return
 	}
-	old := func(i *instance) bool { return i.revision != c.revisions.Current && !i.accounted }
+	old := func(i *instance) bool { return i.Revision() != c.revisions.Current && !i.accounted }
 	// A group that was given up, because an adopted process has ended by now, starts nothing until an
 	// operator orders it.
 	if c.stopping || c.config().Job || c.backOff.GivenUp || c.desired() == 0 || !slices.ContainsFunc(c.instances.sorted(), old) {
@@ -121,9 +105,7 @@ func (g *group) replaceAdopted() {
 // they could be taken for processes that are not ready, and too many others be stopped.
 func (g *group) awaitAdopted() {
 	for _, p := range g.processes() {
-		if p.adopted != nil && p.adopted.ReadyAt != 0 && p.adopted.StopAt == 0 && !(p.adopted.Warming && p.cfg.ReadinessProbe.IsSet()) {
-			<-p.routeTried
-		}
+		p.AwaitRouted()
 	}
 }
 
@@ -136,7 +118,7 @@ func (g *group) record(sockets []statefile.Socket) statefile.Group {
 	r := statefile.Group{Config: statefile.WithoutSecrets(cfg), Revision: c.revisions.Current, Digest: statefile.Digest(cfg), LastNumber: c.lastNumber, ScaledDown: short.ScaledDown, Stopped: short.Stopped,
 		Finished: short.Finished, FinishedFailed: short.Failed, Sockets: sockets, Processes: slices.Clone(c.unadopted)}
 	for _, i := range c.instances.sorted() {
-		p := i.record()
+		p := i.Record()
 		p.NotReplaced = i.noReplacement
 		// The process is unhealthy and not stopped yet: the next launcher counts it.
 		if p.StopAt == 0 && i.finishedIn == c.revisions.Current {
@@ -147,61 +129,14 @@ func (g *group) record(sockets []statefile.Socket) statefile.Group {
 	return r
 }
 
-// record returns what the state file has about the process.
-func (p *process) record() *statefile.Process {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	st := &p.status
-	r := &statefile.Process{ID: p.id, Revision: p.revision, Digest: p.digest, Config: statefile.WithoutSecrets(*p.config()), Adoptable: p.adoptable,
-		Signals: p.stopTimes.signals, Reason: st.Reason, Grace: p.grace, Port: p.conn.Port(), ServicePort: p.port, Uses: p.uses, Said: p.said, Warming: st.State == Warming && !st.ReadyAt.IsZero()}
-	r.ReadyAt, r.StopAt = statefile.ToMillis(st.ReadyAt), statefile.ToMillis(st.Asked)
-	r.AskedAt, r.GrantedUntil = statefile.ToMillis(p.stopTimes.asked), statefile.ToMillis(p.stopTimes.grantedUntil)
-	return r
-}
-
 // record returns the state file.
 func (m *Manager) record() statefile.State {
 	m.mu.Lock()
-	guardians := slices.Concat(m.previousGuardians, m.guardian.Adoptable())
+	guardians := slices.Concat(m.previousGuardians, m.host.Guardian.Adoptable())
 	m.mu.Unlock()
-	r := statefile.State{Boot: proc.Boot(), Containment: m.containment, Guardians: guardians, Groups: map[string]statefile.Group{}}
+	r := statefile.State{Boot: proc.Boot(), Containment: m.host.Containment, Guardians: guardians, Groups: map[string]statefile.Group{}}
 	for _, g := range m.allGroups() {
 		r.Groups[g.name] = g.record(m.listenersOf(g.name).Sockets())
 	}
 	return r
-}
-
-// adopt opens the outputs of a process that an earlier launcher started, and watches it.
-func (p *process) adopt() error {
-	files := p.adopted.Outputs
-	p.adopted.Outputs = [2]*os.File{}
-	for i, stream := range output.Streams {
-		if files[i] != nil {
-			continue
-		}
-		var err error
-		if files[i], err = output.OpenFIFO(statefile.FileOf(p.manager.dir, p.id, stream)); err != nil && !p.adopted.OutputRemoved(err) {
-			p.publish(Event{Kind: Alarm, Message: "its output is lost: " + err.Error()})
-		}
-	}
-	running, err := proc.Adopt(p.adopted.Adoptable, proc.Spec{Args: []string{p.id}, ReadStdout: files[0], ReadStderr: files[1],
-		BeforeReap: p.manager.gate.Enter, Child: true})
-	if err != nil {
-		return fmt.Errorf("launcher: process %q: %w", p.id, err)
-	}
-	p.onStarted(running)
-	return nil
-}
-
-// startedWith returns the arguments and the environment with which a process was started, as far as the
-// system says so.
-func startedWith(pid int) (args, env []string) {
-	read := func(name string) []string {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
-		if err != nil {
-			return nil
-		}
-		return strings.Split(string(text), "\x00")
-	}
-	return read("cmdline"), read("environ")
 }

@@ -65,10 +65,10 @@ func (c *controller) endChecks() {
 // meanwhile. g.mu is held.
 func (g *group) startCheck(cfg spec.CanaryCheck, now time.Time) {
 	c, checks := g.controller, g.controller.checks
-	k := canary.Check{CanaryCheck: cfg, Group: g.name, Revision: c.roll.To, In: g.manager.containment}
+	k := canary.Check{CanaryCheck: cfg, Group: g.name, Revision: c.roll.To, In: g.manager.host.Containment}
 	for _, i := range c.instances.sorted() {
-		if i.revision == c.roll.To && !i.accounted {
-			k.Canaries = append(k.Canaries, i.id)
+		if i.Revision() == c.roll.To && !i.accounted {
+			k.Canaries = append(k.Canaries, i.ID())
 		}
 	}
 	ended, cancel := context.WithCancel(context.Background())

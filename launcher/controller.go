@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/swansong-go/swansong/launcher/internal/process"
 	"github.com/swansong-go/swansong/launcher/internal/restart"
 	"github.com/swansong-go/swansong/launcher/internal/revision"
 	"github.com/swansong-go/swansong/launcher/internal/roll"
@@ -89,7 +91,7 @@ func (c *controller) isRolling() bool { return c.roll != nil && !c.roll.Paused()
 func (c *controller) observeReady(now time.Time, again func(time.Time)) {
 	cfg := c.config()
 	for _, i := range c.instances {
-		st := i.snapshot()
+		st := i.Status()
 		if st.State != Ready || i.accounted {
 			continue
 		}
@@ -128,8 +130,8 @@ func (c *controller) next(now time.Time) roll.Action {
 func (c *controller) view(now time.Time) roll.View {
 	v := roll.View{Now: now.Sub(c.epoch), NoOldStart: c.backOff.PreventsStart(now)}
 	for _, p := range c.instances.sorted() {
-		st := p.snapshot()
-		i := roll.Instance{ID: p.id, Revision: p.revision, Version: c.versionOf(p.revision)}
+		st := p.Status()
+		i := roll.Instance{ID: p.ID(), Revision: p.Revision(), Version: c.versionOf(p.Revision())}
 		switch {
 		case p.accounted, st.State > Unhealthy && !st.State.Ended(): // an unhealthy process is being stopped
 			i.Health = roll.Stopping
@@ -164,9 +166,9 @@ func (c *controller) revisionToStart(v roll.Version) int {
 
 // onStop records that a process is being stopped as package roll has decided, and returns it with
 // the reason to give.
-func (c *controller) onStop(a roll.Action) (p *process, reason string) {
+func (c *controller) onStop(a roll.Action) (p instanceProcess, reason string) {
 	i, reason := c.instances[a.ID], a.Why
-	if c.roll != nil && i.revision != c.revisions.Current {
+	if c.roll != nil && i.Revision() != c.revisions.Current {
 		reason = fmt.Sprintf("%s by revision %d", reason, c.revisions.Current)
 		if c.roll.Reason != "" {
 			reason += ": " + c.roll.Reason
@@ -174,7 +176,7 @@ func (c *controller) onStop(a roll.Action) (p *process, reason string) {
 	}
 	i.accounted = true
 	i.noReplacement = i.noReplacement || a.Why == roll.Surplus
-	return i.process, reason
+	return i.instanceProcess, reason
 }
 
 // onStopOrder records that a process is being stopped by order. It returns true if the group has
@@ -201,7 +203,7 @@ func (c *controller) scaleDown(i *instance) {
 	if c.roll == nil {
 		return
 	}
-	c.roll.ScaleDown(c.revisions.Wanted().Rules(), c.view(time.Now()), i.id)
+	c.roll.ScaleDown(c.revisions.Wanted().Rules(), c.view(time.Now()), i.ID())
 	if !c.roll.OnlyForward() {
 		lower(c.roll.Other())
 	}
@@ -228,7 +230,7 @@ func (c *controller) turnsBackTo(cfg spec.Group) bool {
 
 // apply changes the configuration that the group wants to cfg, with which the running processes can
 // continue, and a roll, too. It returns the processes that must get the new configuration.
-func (c *controller) apply(cfg spec.Group) (tell []*process) {
+func (c *controller) apply(cfg spec.Group) (tell []instanceProcess) {
 	wanted := c.revisions.Wanted()
 	if cfg.Desired != wanted.Config.Desired {
 		wanted.Shortfall = wanted.Shortfall.Orders(false)
@@ -241,11 +243,27 @@ func (c *controller) apply(cfg spec.Group) (tell []*process) {
 		c.forgetFailures()
 	}
 	for _, i := range c.instances.sorted() {
-		if i.revision == c.revisions.Current {
-			tell = append(tell, i.process)
+		if i.Revision() == c.revisions.Current {
+			tell = append(tell, i.instanceProcess)
 		}
 	}
 	return tell
+}
+
+// An instanceProcess is a [process.Process], or what stands for one in a test.
+type instanceProcess interface {
+	ID() string
+	Revision() int
+	Started() time.Time
+	Status() process.Status
+	Config() *spec.Group
+	IsUnprepared() bool
+	IsUnrecorded() bool
+	Record() *statefile.Process
+	AddIdentity(*statefile.Process)
+	Apply(spec.Group)
+	Stop(reason string, grace time.Duration)
+	Reaped() <-chan struct{}
 }
 
 // instances are the processes of a group by id. A process is listed until it has been reaped, so
@@ -254,17 +272,17 @@ type instances map[string]*instance
 
 // An instance is a process with what its group remembers of it. The group's lock guards the fields.
 type instance struct {
-	*process
+	instanceProcess
 	accounted     bool // the exit of the process changes nothing any more: the group has stopped it, or has handled its exit
 	noReplacement bool // the process was stopped by order, or because there was one too many
 	finishedIn    int  // the revision in whose Shortfall the process counts as finished; 0: in none
 }
 
-func (all instances) add(p *process) { all[p.id] = &instance{process: p} }
+func (all instances) add(p instanceProcess) { all[p.ID()] = &instance{instanceProcess: p} }
 
 // of returns the instance of a process, nil if the process has been reaped.
-func (all instances) of(p *process) *instance {
-	if i := all[p.id]; i != nil && i.process == p {
+func (all instances) of(p instanceProcess) *instance {
+	if i := all[p.ID()]; i != nil && i.instanceProcess == p {
 		return i
 	}
 	return nil
@@ -273,7 +291,7 @@ func (all instances) of(p *process) *instance {
 // sorted returns the instances, oldest first.
 func (all instances) sorted() []*instance {
 	list := slices.Collect(maps.Values(all))
-	slices.SortFunc(list, func(a, b *instance) int { return a.status.Started.Compare(b.status.Started) })
+	slices.SortFunc(list, func(a, b *instance) int { return a.Started().Compare(b.Started()) })
 	return list
 }
 
@@ -290,9 +308,22 @@ func (all instances) live() (n int) {
 // liveOf returns the number of instances of a revision that are to keep running.
 func (all instances) liveOf(revision int) (n int) {
 	for _, i := range all {
-		if i.revision == revision && !i.accounted {
+		if i.Revision() == revision && !i.accounted {
 			n++
 		}
 	}
 	return n
+}
+
+// isAvailable reports whether a process counts as available: ready and routed for minReady.
+func isAvailable(s Status, now time.Time, minReady time.Duration) bool {
+	return s.State == Ready && s.Routed && !now.Before(s.ReadyAt.Add(minReady))
+}
+
+// failureOf says what is wrong with the process.
+func failureOf(s Status) string {
+	if s.State == Unhealthy {
+		return s.Reason
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%v: %s", s.Outcome, s.Message), ": ")
 }

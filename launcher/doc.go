@@ -55,7 +55,8 @@
 // internal/restart decides whether and when a process is replaced that has ended, internal/roll
 // what a roll does next, and internal/revision has the configurations of the group.
 //
-// A process runs one subprocess as the state machine in internal/lifecycle says. Its command and
-// environment come from internal/spawn, and its connection is a type of internal/transport. The
-// deadline for the stop of all groups is in internal/deadline.
+// A process of a group is a type of internal/process. It runs one subprocess as the state machine in
+// internal/lifecycle says. Its command and environment come from internal/spawn, and its connection
+// is a type of internal/transport. What happens is sent to watchers by internal/events. The deadline
+// for the stop of all groups is in internal/deadline.
 package launcher

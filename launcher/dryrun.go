@@ -5,9 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/swansong-go/swansong/launcher/internal/transport"
+	"github.com/swansong-go/swansong/launcher/internal/process"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
-	"google.golang.org/grpc"
 )
 
 // A DryRun says what a shutdown of a process would have to wait for.
@@ -23,13 +22,13 @@ type DryRun struct {
 // or all processes of a group, or, if both names are empty, all processes. The error matches
 // [ErrNotFound].
 func (m *Manager) DryRun(ctx context.Context, id, group string) ([]DryRun, error) {
-	var targets []*process
+	var targets []*process.Process
 	if id != "" {
 		p, err := m.process(id)
 		if err != nil {
 			return nil, err
 		}
-		targets = append(targets, p)
+		targets = append(targets, p.Process)
 	} else {
 		groups := m.allGroups()
 		if group != "" {
@@ -46,37 +45,12 @@ func (m *Manager) DryRun(ctx context.Context, id, group string) ([]DryRun, error
 	runs := make([]DryRun, len(targets))
 	var calls sync.WaitGroup
 	for i, p := range targets {
-		calls.Go(func() { runs[i] = p.dryRun(ctx) })
+		calls.Go(func() {
+			st := p.Status()
+			runs[i] = DryRun{ID: p.ID(), State: st.State, Bound: st.Bound}
+			runs[i].Metrics, runs[i].Message = p.AskDrain(ctx)
+		})
 	}
 	calls.Wait()
 	return runs, nil
-}
-
-func (p *process) dryRun(ctx context.Context) DryRun {
-	st := p.snapshot()
-	r := DryRun{ID: p.id, State: st.State, Bound: st.Bound}
-	switch {
-	case st.State.Ended():
-		r.Message = "it has ended"
-		return r
-	case !p.cfg.Protocol.CallsProcess() || p.usedProtocol() != GRPC && !p.conn.IsServed():
-		r.Message = "it does not speak the protocol"
-		return r
-	}
-	p.mu.Lock()
-	child := p.child
-	p.mu.Unlock()
-	if child == nil {
-		r.Message = "it is being started"
-		return r
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.config().Shutdown.Poll)
-	defer cancel()
-	answer, err := child.GetShutdownStatus(ctx, &pb.ShutdownStatusRequest{ProcessId: p.id}, grpc.WaitForReady(true))
-	if err != nil {
-		r.Message = "it does not answer: " + transport.Explain(err)
-		return r
-	}
-	r.Metrics, r.Message = p.manager.secrets.MaskMetrics(answer.GetMetrics()), p.manager.secrets.Mask(answer.GetMessage())
-	return r
 }

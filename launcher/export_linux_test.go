@@ -4,9 +4,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/swansong-go/swansong/launcher/internal/statefile"
-
 	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/process"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
 // DieStarting leaves the files of a launcher that died before it had started the only process of a
@@ -38,11 +38,11 @@ type Remembered struct {
 func RestoredAndRecalled(m *Manager, cfg GroupConfig, r Remembered) Remembered {
 	g := newGroup(m, cfg.resolve(), nil)
 	defer g.scope.Shutdown()
-	p := newProcess(m, g, cfg.Name+"-1", 1, g.config())
+	p := process.New(g.shared, cfg.Name+"-1", 1, g.config())
 	now := time.Now()
 	ms := func(ago time.Duration) int64 { return statefile.ToMillis(now.Add(-ago)) }
-	p.restore(&statefile.Process{ReadyAt: ms(r.Ready), StopAt: ms(r.Stop), AskedAt: ms(r.Asked), GrantedUntil: ms(r.Granted), Reason: r.Reason, Grace: r.Grace, Port: r.Port}, now)
-	found := p.record()
+	p.Restore(&statefile.Process{ReadyAt: ms(r.Ready), StopAt: ms(r.Stop), AskedAt: ms(r.Asked), GrantedUntil: ms(r.Granted), Reason: r.Reason, Grace: r.Grace, Port: r.Port}, now)
+	found := p.Record()
 	ago := func(ms int64) time.Duration { return now.Sub(statefile.FromMillis(ms)).Round(10 * time.Second) }
 	return Remembered{ago(found.ReadyAt), ago(found.StopAt), ago(found.AskedAt), ago(found.GrantedUntil), found.Reason, found.Grace, found.Port}
 }
@@ -53,13 +53,13 @@ func RestoredAndRecalled(m *Manager, cfg GroupConfig, r Remembered) Remembered {
 func RecalledFinished(m *Manager, cfg GroupConfig, asked bool) int {
 	g := newGroup(m, cfg.resolve(), nil)
 	defer g.scope.Shutdown()
-	p := newProcess(m, g, cfg.Name+"-1", 1, g.config())
+	p := process.New(g.shared, cfg.Name+"-1", 1, g.config())
 	if asked {
-		p.status.Asked = time.Now()
+		p.Restore(&statefile.Process{StopAt: statefile.ToMillis(time.Now())}, time.Now())
 	}
 	c := g.controller
 	c.instances.add(p)
-	c.finish(c.instances[p.id], true)
+	c.finish(c.instances[p.ID()], true)
 	return g.record(nil).Finished
 }
 

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/launcher/internal/guardian"
+	"github.com/swansong-go/swansong/launcher/internal/process"
 	"github.com/swansong-go/swansong/launcher/internal/revision"
-	"github.com/swansong-go/swansong/launcher/internal/statefile"
-
 	"github.com/swansong-go/swansong/launcher/internal/roll"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
 // SetHoldTime changes how long guardians of this program hold listeners open.
@@ -43,8 +43,8 @@ func StartStopped(ctx context.Context, cfg Config) (*Manager, error) {
 
 // AwaitStateFile returns when the state file is up to date and no further write is due.
 func AwaitStateFile(m *Manager) {
-	for again := true; again; again = !m.stateFile.Idle() {
-		m.stateFile.Flush(nil)
+	for again := true; again; again = !m.host.StateFile.Idle() {
+		m.host.StateFile.Flush(nil)
 	}
 }
 
@@ -58,7 +58,7 @@ func RollBack(cfg GroupConfig, took time.Duration, revisions ...int) error {
 	wait := func() {
 		now = now.Add(took)
 		for _, i := range c.instances {
-			if st := &i.status; st.State == Spawning {
+			if st := &i.instanceProcess.(*fake).status; st.State == Spawning {
 				st.State, st.Routed, st.ReadyAt = Ready, true, now
 			}
 		}
@@ -88,11 +88,20 @@ func RollBack(cfg GroupConfig, took time.Duration, revisions ...int) error {
 	}
 }
 
+// A fake is a process that does not run.
+type fake struct {
+	*process.Process
+	status Status
+}
+
+func (f *fake) ID() string         { return f.status.ID }
+func (f *fake) Revision() int      { return f.status.Revision }
+func (f *fake) Started() time.Time { return f.status.Started }
+func (f *fake) Status() Status     { return f.status }
+
 // addFake adds a process without running it.
-func (c *controller) addFake(revision int, now time.Time) *process {
-	id := c.newID()
-	p := &process{id: id, group: c.name, revision: revision}
-	p.status = Status{ID: id, Group: c.name, Revision: revision, State: Spawning, Started: now.Add(time.Duration(c.lastNumber))}
+func (c *controller) addFake(revision int, now time.Time) *fake {
+	p := &fake{status: Status{ID: c.newID(), Group: c.name, Revision: revision, State: Spawning, Started: now.Add(time.Duration(c.lastNumber))}}
 	c.instances.add(p)
 	return p
 }

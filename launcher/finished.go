@@ -87,7 +87,7 @@ func (g *group) isStarted() bool {
 	defer g.mu.Unlock()
 	c, started := g.controller, 0
 	for _, i := range c.instances {
-		if !i.accounted && i.snapshot().PID != 0 {
+		if !i.accounted && i.Status().PID != 0 {
 			started++
 		}
 	}

@@ -10,10 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
-	"github.com/swansong-go/swansong/launcher/internal/output"
-
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/launcher/internal/listeners"
+	"github.com/swansong-go/swansong/launcher/internal/process"
 	"github.com/swansong-go/swansong/launcher/internal/roll"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
@@ -28,8 +27,7 @@ type group struct {
 	wakeups chan struct{}
 	emptied chan struct{} // closed when the group has been stopped and its last process is gone
 	removed atomic.Bool   // a reload has removed the group
-	logs    *output.GroupLogs
-	uses    atomic.Pointer[spec.Protocol] // with protocol auto, what the process that became ready last uses; nil if none has
+	shared  *process.Group
 
 	mu         sync.Mutex
 	controller *controller
@@ -38,7 +36,10 @@ type group struct {
 func newGroup(m *Manager, cfg spec.Group, source any) *group {
 	scope, _ := ctxshutdown.WithCancel(m.groupsScope, ctxshutdown.WithName(cfg.Name))
 	g := &group{manager: m, name: cfg.Name, scope: scope, wakeups: make(chan struct{}, 1), emptied: make(chan struct{})}
-	g.logs = m.logs.Group(cfg.Name, keptStatuses, m.printsTo)
+	g.shared = &process.Group{
+		Host: m.host, Name: cfg.Name, Scope: scope, GroupLogs: m.host.Logs.Group(cfg.Name, keptStatuses, m.printsTo), Changed: g.processChanged,
+		Listeners: func() listeners.Set { return m.listenersOf(cfg.Name) }, Started: func() { m.wakeDependents(cfg.Name) },
+	}
 	g.controller = newController(cfg, source, g.publish)
 	return g
 }
@@ -46,15 +47,6 @@ func newGroup(m *Manager, cfg spec.Group, source any) *group {
 func (g *group) publish(e Event) {
 	e.Group = g.name
 	g.manager.publish(e)
-}
-
-// expectedProtocol returns the protocol by which a new process has to become ready, because earlier
-// ones have. It is empty if it is not known, or if they used signals only.
-func (g *group) expectedProtocol() spec.Protocol {
-	if uses := g.uses.Load(); uses != nil && *uses != spec.Signals {
-		return *uses
-	}
-	return ""
 }
 
 // wake makes the goroutine of run call reconcile.
@@ -184,20 +176,20 @@ func (g *group) close() {
 		reason = "launcher: a reload has removed the group"
 	}
 	for _, i := range left {
-		go i.send(lifecycle.Event{Kind: lifecycle.OnStop, Reason: reason})
+		go i.Stop(reason, 0)
 	}
 	for _, i := range left {
-		// Wait for quit and not for ended, because a call of the router may still hold a guard of
+		// Do not wait until they have ended, because a call of the router may still hold a guard of
 		// the scope.
-		<-i.quit
+		<-i.Reaped()
 	}
 }
 
 // reconcile starts and stops processes as the controller decides. It returns when to call it again
 // if nothing changes before; zero means never.
 func (g *group) reconcile(now time.Time) (next time.Time) {
-	g.manager.gate.Enter()
-	defer g.manager.gate.Leave()
+	g.manager.host.Gate.Enter()
+	defer g.manager.host.Gate.Leave()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := g.controller
@@ -246,42 +238,35 @@ func (g *group) reconcile(now time.Time) (next time.Time) {
 // start starts a process of a revision. It returns false if the group is stopping. g.mu is held.
 func (g *group) start(revision int) bool {
 	c := g.controller
-	return g.launch(newProcess(g.manager, g, c.newID(), revision, c.revisions.ByNumber[revision].Config))
+	return g.launch(process.New(g.shared, c.newID(), revision, c.revisions.ByNumber[revision].Config))
 }
 
 // launch runs a process. It returns false if the group is stopping. g.mu is held.
-func (g *group) launch(p *process) bool {
+func (g *group) launch(p *process.Process) bool {
 	groupGuard, ok := g.scope.TryGuard()
 	if !ok {
 		return false
 	}
-	p.scope, _ = ctxshutdown.WithCancel(g.scope.Work(), ctxshutdown.WithName(p.id))
 	g.controller.instances.add(p)
-	g.manager.register(p)
-	guard := p.scope.Guard()
+	g.manager.register(p, g)
+	p.Launch()
 	groupGuard.Release()
-	g.manager.gate.Enter() // until the process has been started
-	go func() {
-		p.run()
-		guard.Release()
-		p.scope.Shutdown()
-	}()
 	return true
 }
 
 // stop stops the process that the controller names. g.mu is held.
 func (g *group) stop(a roll.Action) {
 	p, reason := g.controller.onStop(a)
-	g.manager.gate.Enter() // until the process knows
+	g.manager.host.Gate.Enter() // until the process knows
 	go func() {
-		defer g.manager.gate.Leave()
-		p.send(lifecycle.Event{Kind: lifecycle.OnStop, Reason: reason})
+		defer g.manager.host.Gate.Leave()
+		p.Stop(reason, 0)
 	}()
 }
 
 // processChanged is called after each change of a process's state.
-func (g *group) processChanged(p *process) {
-	st := p.snapshot()
+func (g *group) processChanged(p *process.Process) {
+	st := p.Status()
 	g.mu.Lock()
 	c := g.controller
 	if i := c.instances.of(p); i != nil {
@@ -304,12 +289,12 @@ func (g *group) processChanged(p *process) {
 // remove moves a process from those that exist to those that have ended lately. g.mu is held.
 func (g *group) remove(i *instance, st Status) {
 	c := g.controller
-	delete(c.instances, i.id)
-	g.manager.stateFile.Changed()
+	delete(c.instances, i.ID())
+	g.manager.host.StateFile.Changed()
 	c.ended = append(c.ended, st)
 	if len(c.ended) > keptStatuses {
-		if old := g.manager.forget(c.ended[0].ID); old != nil {
-			g.logs.Remove(old.cfg.Log, old.id, old.ended)
+		if old := g.manager.forgetProcess(c.ended[0].ID); old != nil {
+			old.RemoveLogs()
 		}
 		c.ended = slices.Delete(c.ended, 0, 1)
 	}
@@ -317,16 +302,16 @@ func (g *group) remove(i *instance, st Status) {
 
 // stopProcess stops a process by order. Without a replacement the group has one process fewer from
 // then on.
-func (g *group) stopProcess(p *process, reason string, grace time.Duration, replace bool) {
-	g.manager.gate.Enter()
-	defer g.manager.gate.Leave()
+func (g *group) stopProcess(p *process.Process, reason string, grace time.Duration, replace bool) {
+	g.manager.host.Gate.Enter()
+	defer g.manager.host.Gate.Leave()
 	g.mu.Lock()
 	if i := g.controller.instances.of(p); i != nil && g.controller.onStopOrder(i, replace) {
-		g.manager.stateFile.Changed() // the state file is written even if the process was stopping already
+		g.manager.host.StateFile.Changed() // the state file is written even if the process was stopping already
 	}
 	g.mu.Unlock()
 	g.wake()
-	p.send(lifecycle.Event{Kind: lifecycle.OnStop, Reason: reason, Grace: grace})
+	p.Stop(reason, grace)
 }
 
 // config returns the configuration that the group wants. After a failed roll, that is the
@@ -345,11 +330,11 @@ func (g *group) source() any {
 }
 
 // processes returns the processes that exist, oldest first.
-func (g *group) processes() (all []*process) {
+func (g *group) processes() (all []*process.Process) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, i := range g.controller.instances.sorted() {
-		all = append(all, i.process)
+		all = append(all, i.instanceProcess.(*process.Process))
 	}
 	return all
 }

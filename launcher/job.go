@@ -12,9 +12,9 @@ import (
 // returns is complete: the caller does not wait. g.mu is held.
 func (g *group) startRun(cfg spec.Group, source any, reason string) *rollResult {
 	old := g.controller.startRun(cfg, source, reason)
-	g.manager.stateFile.Changed()
+	g.manager.host.StateFile.Changed()
 	for _, i := range old {
-		g.stop(roll.Action{ID: i.id, Why: reason})
+		g.stop(roll.Action{ID: i.ID(), Why: reason})
 	}
 	r := newRollResult()
 	r.set(nil)

@@ -20,6 +20,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
 	"github.com/swansong-go/swansong/launcher/internal/listeners"
 	"github.com/swansong-go/swansong/launcher/internal/output"
+	"github.com/swansong-go/swansong/launcher/internal/process"
 	"github.com/swansong-go/swansong/launcher/internal/secrets"
 	"github.com/swansong-go/swansong/launcher/internal/spawn"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
@@ -99,7 +100,7 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 	if err != nil {
 		return nil, nil, err
 	}
-	m.secrets.Configure(secrets.Config(cfg.Secrets), inFiles, groups)
+	m.host.Secrets.Configure(secrets.Config(cfg.Secrets), inFiles, groups)
 	listeners.Reserve(before, groups)
 	groups = append(groups, orphansOf(before, groups, handed)...)
 	if err := m.openListeners(groups, taken.Holding(before), cfg.has); err != nil {
@@ -108,7 +109,7 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 	if err := m.listenAdmin(); err != nil {
 		return nil, nil, err
 	}
-	if err := m.server.ListenUnix(SocketIn(m.dir), taken.Admin()); err != nil {
+	if err := m.server.ListenUnix(SocketIn(m.host.Dir), taken.Admin()); err != nil {
 		return nil, nil, fmt.Errorf("launcher: %w", err)
 	}
 	m.scope, _ = ctxshutdown.WithCancel(ctx, ctxshutdown.WithName("launcher"))
@@ -117,7 +118,7 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 		return nil, nil, fmt.Errorf("launcher: not started: %w", context.Cause(m.scope))
 	}
 	m.groupsScope, _ = ctxshutdown.WithCancel(m.scope)
-	m.deadline.Scope = m.groupsScope
+	m.host.Deadline.Scope = m.groupsScope
 	m.addGroups(groups, before, handed)
 	m.previousGuardians = before.Guardians
 	if err := m.startStateFile(before); err != nil {
@@ -143,15 +144,16 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 // newManager returns a Manager that has not acquired anything yet.
 func newManager(cfg Config, dir string, taken *upgrade.Taken) *Manager {
 	m := &Manager{
-		cfg: cfg, dir: dir, counter: counter{groups: map[string]GroupStats{}}, recentLines: output.NewRecent(),
+		cfg: cfg, counter: counter{groups: map[string]GroupStats{}},
 		registry: newRegistry(), taken: taken,
 	}
 	m.events = events.NewHub(cfg.Logger, m.counter.count)
+	m.host = &process.Host{Dir: dir, Router: cfg.Router, Helper: cfg.Helper, Publish: m.publish, RecentLines: output.NewRecent()}
 	m.reloader = &reloader{manager: m}
 	m.server = admin.New(adminLauncher{m})
-	m.deadline.Configure(cfg.TotalDeadline, cfg.TotalDeadlineDerived)
-	m.secrets = secrets.New(func() { m.guardian.Tell() })
-	m.logs = output.NewLogs(callback.Writer("Output", cfg.Output), func(err error) {
+	m.host.Deadline.Configure(cfg.TotalDeadline, cfg.TotalDeadlineDerived)
+	m.host.Secrets = secrets.New(func() { m.host.Guardian.Tell() })
+	m.host.Logs = output.NewLogs(callback.Writer("Output", cfg.Output), func(err error) {
 		m.publish(Event{Kind: Alarm, Message: "some output of processes is lost: " + err.Error(), Stack: callback.StackOf(err)})
 	})
 	return m
@@ -166,7 +168,7 @@ func (m *Manager) succeed(groups []spec.Group) (before statefile.State, handed m
 		m.restoreLines(m.taken.Lines)
 		return m.taken.State, handed, err
 	}
-	if m.lock, err = lockDirectory(m.dir); err != nil {
+	if m.lock, err = lockDirectory(m.host.Dir); err != nil {
 		return before, nil, err
 	}
 	before, err = m.endPrevious(groups)
@@ -176,7 +178,7 @@ func (m *Manager) succeed(groups []spec.Group) (before statefile.State, handed m
 // endPrevious ends what an earlier launcher has left and is not to be kept, and returns the rest.
 func (m *Manager) endPrevious(groups []spec.Group) (statefile.State, error) {
 	keeps := slices.ContainsFunc(groups, func(g spec.Group) bool { return g.OnLauncherDeath == Keep })
-	before, aside, err := guardian.EndPrevious(m.dir, keeps)
+	before, aside, err := guardian.EndPrevious(m.host.Dir, keeps)
 	if m.damagedState = aside; aside != "" {
 		listeners.RemoveAllStale(groups) // only the damaged file had their names
 	}
@@ -193,13 +195,13 @@ func (m *Manager) endPreviousGuardians() {
 	if m.damagedState != "" {
 		m.publish(Event{Kind: Alarm, Message: "the state file of an earlier launcher was damaged, and is now " + m.damagedState + "; no process that was to be kept is found"})
 	}
-	for _, complaint := range guardian.Complaints(m.dir) {
+	for _, complaint := range guardian.Complaints(m.host.Dir) {
 		m.publish(Event{Kind: Alarm, Message: "while no launcher was running: " + complaint})
 	}
 	m.mu.Lock()
 	m.previousGuardians = nil
 	m.mu.Unlock()
-	m.stateFile.Changed()
+	m.host.StateFile.Changed()
 }
 
 // startStateFile writes the state file and starts the guardian, before any process is started, so
@@ -207,18 +209,18 @@ func (m *Manager) endPreviousGuardians() {
 // recorded before it is made, with the state that the earlier launcher has left, of which nothing
 // has changed yet.
 func (m *Manager) startStateFile(before statefile.State) error {
-	m.containment = proc.NewContainment()
+	m.host.Containment = proc.NewContainment()
 	written := before
 	if m.taken != nil {
-		m.containment = before.Containment
-		written, _ = statefile.Read(statefile.Path(m.dir)) // the other program may not have been able to write it
+		m.host.Containment = before.Containment
+		written, _ = statefile.Read(statefile.Path(m.host.Dir)) // the other program may not have been able to write it
 	}
 	m.stateUntouched = before.Groups != nil
 	guardianContainment, expected := guardian.NewContainment(), before
 	if len(m.cfg.Guardian) > 0 {
 		expected.Guardians = append(slices.Clone(before.Guardians), proc.Adoptable{Containment: guardianContainment})
 	}
-	expected = expected.WithContainment(m.containment)
+	expected = expected.WithContainment(m.host.Containment)
 	var recordable atomic.Bool
 	state := func() statefile.State {
 		if recordable.Load() {
@@ -226,7 +228,7 @@ func (m *Manager) startStateFile(before statefile.State) error {
 		}
 		return expected
 	}
-	m.stateFile = statefile.NewWriter(statefile.Path(m.dir), written, state, func(err error) {
+	m.host.StateFile = statefile.NewWriter(statefile.Path(m.host.Dir), written, state, func(err error) {
 		if err == nil {
 			m.publish(Event{Kind: AllClear, Message: "the state file can be written again; the next launcher can adopt all kept processes"})
 			return
@@ -240,11 +242,11 @@ func (m *Manager) startStateFile(before statefile.State) error {
 		}
 		return fmt.Errorf("launcher: not started: the state file: %w", err)
 	}
-	unwritten := m.stateFile.Start(m.scope.Done())
+	unwritten := m.host.StateFile.Start(m.scope.Done())
 	if err := stopped(unwritten); err != nil {
 		return err
 	}
-	m.containment.Make()
+	m.host.Containment.Make()
 	if len(m.cfg.Guardian) > 0 {
 		report := func(message string) { m.publish(Event{Kind: Alarm, Message: message}) }
 		var kept []*os.File
@@ -254,15 +256,15 @@ func (m *Manager) startStateFile(before statefile.State) error {
 			}
 		}
 		var err error
-		m.guardian, err = guardian.Start(guardian.Config{Args: m.cfg.Guardian, Env: append(spawn.InheritedEnv(os.Environ()), spawn.EnvDir+"="+m.dir),
-			Orders: guardian.Orders{Processes: m.containment, Dir: m.dir, Self: guardianContainment}, Files: kept, Report: report, Flush: m.stateFile.Flush, Secrets: m.secrets.Values, Unrecorded: m.unrecorded})
+		m.host.Guardian, err = guardian.Start(guardian.Config{Args: m.cfg.Guardian, Env: append(spawn.InheritedEnv(os.Environ()), spawn.EnvDir+"="+m.host.Dir),
+			Orders: guardian.Orders{Processes: m.host.Containment, Dir: m.host.Dir, Self: guardianContainment}, Files: kept, Report: report, Flush: m.host.StateFile.Flush, Secrets: m.host.Secrets.Values, Unrecorded: m.unrecorded})
 		if err != nil {
 			return &ConfigError{Field: "Guardian", Rule: err.Error()}
 		}
 	}
 	recordable.Store(true)
 	if unwritten == nil { // otherwise a disk that hangs would be waited for again
-		if err := stopped(m.stateFile.Flush(m.scope.Done())); err != nil {
+		if err := stopped(m.host.StateFile.Flush(m.scope.Done())); err != nil {
 			return err
 		}
 	}
@@ -270,18 +272,11 @@ func (m *Manager) startStateFile(before statefile.State) error {
 	return nil
 }
 
-// isUnrecorded reports whether the process is to be kept and runs, and the state file lacks it.
-func (p *process) isUnrecorded() bool {
-	return p.cfg.OnLauncherDeath == Keep && !p.snapshot().State.Ended() && !p.manager.stateFile.Has(p.id)
-}
-
 // unrecorded returns the containments of the processes that are not in the state file.
 func (m *Manager) unrecorded() (all []proc.Containment) {
 	for _, p := range m.allProcesses() {
-		if p.isUnrecorded() {
-			p.mu.Lock()
-			all = append(all, p.adoptable.Containment)
-			p.mu.Unlock()
+		if p.IsUnrecorded() {
+			all = append(all, p.Containment())
 		}
 	}
 	return all
@@ -308,10 +303,10 @@ func (m *Manager) begin(guard *ctxshutdown.Guard) {
 	go m.serve(guard)
 	toAll := func(e lifecycle.Event) {
 		for _, p := range m.allProcesses() {
-			go p.send(e)
+			go p.Send(e)
 		}
 	}
-	go m.deadline.Enforce(func(terminateAt time.Time) {
+	go m.host.Deadline.Enforce(func(terminateAt time.Time) {
 		toAll(lifecycle.Event{Kind: lifecycle.OnLessTime, Limit: terminateAt})
 	}, func(reason string) {
 		toAll(lifecycle.Event{Kind: lifecycle.OnTerminate, Reason: reason})
@@ -338,7 +333,7 @@ func (m *Manager) serve(guard *ctxshutdown.Guard) {
 	<-m.groupsScope.Completion().Done()
 	m.running.Wait()
 	m.events.Close() // ends the calls of WatchEvents
-	m.recentLines.Close()
+	m.host.RecentLines.Close()
 	serving.Go(m.server.Stop)
 	serving.Wait()
 	m.release()
@@ -348,8 +343,8 @@ func (m *Manager) serve(guard *ctxshutdown.Guard) {
 
 // release releases what Start has acquired.
 func (m *Manager) release() {
-	m.logs.Close()
-	m.guardian.Dismiss()
+	m.host.Logs.Close()
+	m.host.Guardian.Dismiss()
 	for _, set := range m.allListeners() {
 		set.Close()
 	}
@@ -360,20 +355,20 @@ func (m *Manager) release() {
 		}
 	}
 	if m.taken != nil { // the program that has handed over goes on with the rest
-		if m.stateFile != nil {
-			m.stateFile.Close(false, func() {})
+		if m.host.StateFile != nil {
+			m.host.StateFile.Close(false, func() {})
 		}
 		return
 	}
-	m.containment.Empty(time.Now()) // removes the cgroup of the processes
+	m.host.Containment.Empty(time.Now()) // removes the cgroup of the processes
 	if m.lock != nil {
-		os.Remove(SocketIn(m.dir))
+		os.Remove(SocketIn(m.host.Dir))
 	}
-	if m.stateFile != nil {
-		m.stateFile.Close(!m.stateUntouched && !m.record().HasProcesses(), unlock)
+	if m.host.StateFile != nil {
+		m.host.StateFile.Close(!m.stateUntouched && !m.record().HasProcesses(), unlock)
 	} else {
 		unlock()
 	}
 	m.events.Close()
-	m.recentLines.Close()
+	m.host.RecentLines.Close()
 }

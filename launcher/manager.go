@@ -10,14 +10,9 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/launcher/internal/admin"
-	"github.com/swansong-go/swansong/launcher/internal/deadline"
 	"github.com/swansong-go/swansong/launcher/internal/events"
-	"github.com/swansong-go/swansong/launcher/internal/guardian"
-	"github.com/swansong-go/swansong/launcher/internal/output"
-	"github.com/swansong-go/swansong/launcher/internal/secrets"
-	"github.com/swansong-go/swansong/launcher/internal/spawn"
+	"github.com/swansong-go/swansong/launcher/internal/process"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
-	"github.com/swansong-go/swansong/launcher/internal/statefile"
 	"github.com/swansong-go/swansong/launcher/internal/upgrade"
 )
 
@@ -36,26 +31,17 @@ import (
 // processes. All methods may be called concurrently.
 type Manager struct {
 	cfg            Config
-	dir            string // absolute path
 	scope          *ctxshutdown.Swansong
 	groupsScope    *ctxshutdown.Swansong
 	events         *events.Hub
 	counter        counter
-	recentLines    *output.Recent
-	logs           *output.Logs
+	host           *process.Host
 	lock           *os.File
-	containment    proc.Containment // contains all processes that die with this launcher
-	guardian       *guardian.Guardian
-	stateFile      *statefile.Writer
 	damagedState   string // the new path of the damaged state file of an earlier launcher; empty if it was intact
 	stateUntouched bool   // an earlier launcher has left a state file, and this launcher has not replaced it
 	server         *admin.Server
 	running        sync.WaitGroup // the goroutines of the groups
 	reloader       *reloader
-	secrets        *secrets.Secrets
-	deadline       deadline.Total
-	ports          spawn.Ports
-	gate           upgrade.Gate   // closed while another program takes over
 	taken          *upgrade.Taken // the launcher that this program is taking over; nil if it is not, or has done so
 	upgraded       *upgraded      // the upgrade by which this program has taken over; nil if there was none
 	*registry
@@ -64,15 +50,8 @@ type Manager struct {
 	previousGuardians []proc.Adoptable // guardians of earlier launchers
 }
 
-// forget removes a process that has ended and returns it, nil if it is not known.
-func (m *Manager) forget(id string) *process {
-	p := m.forgetProcess(id)
-	m.recentLines.Forget(id)
-	return p
-}
-
 func (m *Manager) publish(e Event) {
-	e.Message, e.Stack = m.secrets.Mask(e.Message), m.secrets.Mask(e.Stack)
+	e.Message, e.Stack = m.host.Secrets.Mask(e.Message), m.host.Secrets.Mask(e.Stack)
 	m.events.Publish(e)
 }
 
@@ -147,7 +126,7 @@ func (m *Manager) Process(id string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	return p.snapshot(), nil
+	return p.Status(), nil
 }
 
 // A Stop says how a process is stopped.
@@ -170,7 +149,7 @@ func (m *Manager) StopProcess(id string, how Stop) error {
 	if err != nil {
 		return err
 	}
-	p.owner.stopProcess(p, how.Reason, how.Grace, !how.NoReplacement)
+	p.owner.stopProcess(p.Process, how.Reason, how.Grace, !how.NoReplacement)
 	return nil
 }
 
@@ -181,10 +160,10 @@ func (m *Manager) Wait(ctx context.Context, id string) (Status, error) {
 		return Status{}, err
 	}
 	select {
-	case <-p.ended:
-		return p.snapshot(), nil
+	case <-p.Ended():
+		return p.Status(), nil
 	case <-ctx.Done():
-		return p.snapshot(), fmt.Errorf("launcher: waiting for the end of %s: %w", id, context.Cause(ctx))
+		return p.Status(), fmt.Errorf("launcher: waiting for the end of %s: %w", id, context.Cause(ctx))
 	}
 }
 
@@ -199,7 +178,7 @@ func (m *Manager) Roll(ctx context.Context, cfg GroupConfig, reason string) erro
 		return err
 	}
 	to := cfg.resolve()
-	if err := invalid(spec.CheckGroup(to, m.dir), []string{to.Name}, m.cfg.checkDeath(cfg)...); err != nil {
+	if err := invalid(spec.CheckGroup(to, m.host.Dir), []string{to.Name}, m.cfg.checkDeath(cfg)...); err != nil {
 		return err
 	}
 	if err := m.cfg.checkFiles(to); err != nil {

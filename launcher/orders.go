@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
+	"github.com/swansong-go/swansong/launcher/internal/process"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
@@ -65,7 +65,7 @@ func (m *Manager) orderGroup(ctx context.Context, name string, give func(g *grou
 func (g *group) awaitOrder(ctx context.Context, r *rollResult) error {
 	select {
 	case <-r.done:
-		g.manager.stateFile.Flush(ctx.Done())
+		g.manager.host.StateFile.Flush(ctx.Done())
 		return r.err
 	case <-g.scope.Done():
 		return fmt.Errorf("launcher: group %q is stopping: %w", g.name, context.Cause(g.scope))
@@ -76,7 +76,7 @@ func (g *group) awaitOrder(ctx context.Context, r *rollResult) error {
 
 // accept records an order that the controller carries out from now on. g.mu is held.
 func (g *group) accept(what, reason string, isDone func(Health) (bool, error)) *rollResult {
-	g.manager.stateFile.Changed()
+	g.manager.host.StateFile.Changed()
 	g.publish(Event{Kind: Ordered, Message: what + ": " + reason})
 	o := order{isDone, newRollResult()}
 	g.controller.orders = append(g.controller.orders, o)
@@ -98,8 +98,8 @@ func (c *controller) settleOrders(h Health) {
 
 // stopAll stops the group by order.
 func (g *group) stopAll(reason string) (*rollResult, error) {
-	g.manager.gate.Enter()
-	defer g.manager.gate.Leave()
+	g.manager.host.Gate.Enter()
+	defer g.manager.host.Gate.Leave()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := g.checkRunning(); err != nil {
@@ -117,8 +117,8 @@ func (g *group) stopAll(reason string) (*rollResult, error) {
 
 // startAgain starts the group if it was stopped or given up.
 func (g *group) startAgain(reason string) (*rollResult, error) {
-	g.manager.gate.Enter()
-	defer g.manager.gate.Leave()
+	g.manager.host.Gate.Enter()
+	defer g.manager.host.Gate.Leave()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := g.checkRunning(); err != nil {
@@ -131,8 +131,8 @@ func (g *group) startAgain(reason string) (*rollResult, error) {
 
 // scale has the group run n processes.
 func (g *group) scale(n int, reason string) (*rollResult, error) {
-	g.manager.gate.Enter()
-	defer g.manager.gate.Leave()
+	g.manager.host.Gate.Enter()
+	defer g.manager.host.Gate.Leave()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := g.checkRunning(); err != nil {
@@ -142,7 +142,7 @@ func (g *group) scale(n int, reason string) (*rollResult, error) {
 	to := *c.config()
 	to.MinHealthy = max(0, to.RollConfig(n).MinHealthy)
 	to.Desired = n
-	if err := invalid(spec.CheckGroup(to, g.manager.dir), []string{g.name}); err != nil {
+	if err := invalid(spec.CheckGroup(to, g.manager.host.Dir), []string{g.name}); err != nil {
 		return nil, err
 	}
 	c.scale(n)
@@ -197,7 +197,7 @@ func (c *controller) scale(n int) {
 // by itself: the restart policy says whether it is replaced. An error matches [ErrNotFound] if
 // nothing has this name.
 func (m *Manager) Signal(name string, sig syscall.Signal, reason string) (ids []string, err error) {
-	all := []*process{}
+	var all []*process.Process
 	if g, failed := m.group(name); failed == nil {
 		all = g.processes()
 	} else {
@@ -205,22 +205,14 @@ func (m *Manager) Signal(name string, sig syscall.Signal, reason string) (ids []
 		if err != nil {
 			return nil, fmt.Errorf("%w: neither a group nor a process has the name %q; launcher status lists them", ErrNotFound, name)
 		}
-		all = append(all, p)
+		all = append(all, p.Process)
 	}
 	for _, p := range all {
-		p.mu.Lock()
-		running := p.proc
-		p.mu.Unlock()
-		if running == nil {
-			continue
+		signalled, failed := p.Signal(sig, reason)
+		if signalled {
+			ids = append(ids, p.ID())
 		}
-		switch failed := running.Signal(sig); {
-		case failed == nil:
-			ids = append(ids, p.id)
-			p.publish(Event{Kind: Signalled, Message: lifecycle.SignalName(sig) + ": " + reason})
-		default:
-			err = errors.Join(err, fmt.Errorf("launcher: process %q: %w", p.id, failed))
-		}
+		err = errors.Join(err, failed)
 	}
 	if len(ids) == 0 && err == nil {
 		err = fmt.Errorf("launcher: no process of %q runs, so none was signalled", name)

@@ -2,11 +2,8 @@ package launcher
 
 import (
 	"fmt"
-	"io"
 	"os"
-	"time"
 
-	"github.com/swansong-go/swansong/internal/mask"
 	"github.com/swansong-go/swansong/launcher/internal/output"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
@@ -33,32 +30,8 @@ func (m *Manager) Printed(name string, last int) (lines []Line, more <-chan Line
 			}
 		}
 	}
-	lines, more, stop = m.recentLines.Subscribe(name, last)
+	lines, more, stop = m.host.RecentLines.Subscribe(name, last)
 	return lines, more, stop, nil
-}
-
-// copyOutput reads what the process prints to one of its streams, until it ends. The process is
-// never blocked, whatever happens to the log.
-func (p *process) copyOutput(stream string, r io.Reader) {
-	m := p.manager
-	p.owner.logs.RemoveOld(p.cfg.Log)
-	log, done := m.logs.Open(p.cfg.Log, p.id)
-	defer done()
-	counts := m.logs.Counts(p.group)
-	output.ReadLines(r, p.cfg.Log.MaxLine, p.masker, func(text string) {
-		m.recentLines.Add(Line{Time: time.Now(), Group: p.group, Process: p.id, Stream: stream, Text: text})
-		if log != nil {
-			log.WriteLine(p.id+" "+stream, text, counts)
-		}
-	})
-}
-
-// masker returns what masks the output of the process.
-func (p *process) masker() *mask.Masker {
-	if p.config().Unmasked {
-		return nil
-	}
-	return p.manager.secrets.Masker()
 }
 
 // checkLog reports whether the log files of a group can be written, so that the error names the

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/swansong-go/swansong/launcher/internal/listeners"
+	"github.com/swansong-go/swansong/launcher/internal/process"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
@@ -21,12 +22,18 @@ type registry struct {
 	mu        sync.Mutex
 	listeners map[string]listeners.Set
 	groups    map[string]*group
-	order     []string            // names of the groups, in the order of the configuration
-	processes map[string]*process // by id; contains also processes that have ended lately
+	order     []string          // names of the groups, in the order of the configuration
+	processes map[string]member // by id; contains also processes that have ended lately
+}
+
+// A member is a process and its group.
+type member struct {
+	*process.Process
+	owner *group
 }
 
 func newRegistry() *registry {
-	return &registry{listeners: map[string]listeners.Set{}, groups: map[string]*group{}, processes: map[string]*process{}}
+	return &registry{listeners: map[string]listeners.Set{}, groups: map[string]*group{}, processes: map[string]member{}}
 }
 
 func (r *registry) group(name string) (*group, error) {
@@ -168,46 +175,47 @@ func (r *registry) satisfies(group string, c spec.Condition) bool {
 	return h.Healthy
 }
 
-func (r *registry) process(id string) (*process, error) {
+func (r *registry) process(id string) (member, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p, ok := r.processes[id]; ok {
 		return p, nil
 	}
-	return nil, fmt.Errorf("%w: process %q; launcher status lists the processes", ErrNotFound, id)
+	return member{}, fmt.Errorf("%w: process %q; launcher status lists the processes", ErrNotFound, id)
 }
 
 // allProcesses returns the processes, in no order.
-func (r *registry) allProcesses() []*process {
+func (r *registry) allProcesses() []member {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make([]*process, 0, len(r.processes))
-	for _, p := range r.processes {
-		all = append(all, p)
+	return slices.Collect(maps.Values(r.processes))
+}
+
+func (r *registry) register(p *process.Process, owner *group) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.processes[p.ID()] = member{p, owner}
+}
+
+// forgetProcess removes a process that has ended, with the lines that it has printed. It returns the
+// process, nil if it is not known.
+func (r *registry) forgetProcess(id string) *process.Process {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, ok := r.processes[id]
+	if !ok {
+		return nil
 	}
-	return all
-}
-
-func (r *registry) register(p *process) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.processes[p.id] = p
-}
-
-// forgetProcess removes a process that has ended and returns it, nil if it is not known.
-func (r *registry) forgetProcess(id string) *process {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p := r.processes[id]
 	delete(r.processes, id)
-	return p
+	p.ForgetLines()
+	return p.Process
 }
 
 // printsTo reports whether a process exists, or has ended lately, that prints to a file of its own
 // at this path.
-func (r *registry) printsTo(process, path string) bool {
+func (r *registry) printsTo(id, path string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p := r.processes[process]
-	return p != nil && p.cfg.Log.File(process) == path
+	p, ok := r.processes[id]
+	return ok && p.PrintsTo(path)
 }

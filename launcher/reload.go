@@ -169,8 +169,8 @@ func (c Config) has(group string) bool {
 // changed, so that an order for one of them comes either before the check or after the change.
 func (r *reloader) apply(next Config, reason string, changes []string) (wait func(ctx context.Context) error, err error) {
 	m := r.manager
-	m.gate.Enter()
-	defer m.gate.Leave()
+	m.host.Gate.Enter()
+	defer m.host.Gate.Leave()
 	plan, err := r.plan(next)
 	if err != nil {
 		return nil, err
@@ -188,7 +188,7 @@ func (r *reloader) apply(next Config, reason string, changes []string) (wait fun
 		plan.abandon()
 		return nil, err
 	}
-	m.secrets.Configure(secrets.Config(next.Secrets), plan.secrets, next.resolve().Groups)
+	m.host.Secrets.Configure(secrets.Config(next.Secrets), plan.secrets, next.resolve().Groups)
 	plan.register()
 	if len(changes) == 0 {
 		m.publish(Event{Kind: Reloaded, Message: reason})
@@ -203,7 +203,7 @@ func (r *reloader) apply(next Config, reason string, changes []string) (wait fun
 	for _, g := range plan.added {
 		m.runGroup(g)
 	}
-	m.stateFile.Changed()
+	m.host.StateFile.Changed()
 	waits = append(waits, plan.remove()...)
 	return func(ctx context.Context) error {
 		var errs []error

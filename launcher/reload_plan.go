@@ -187,7 +187,7 @@ func (p *reloadPlan) register() {
 	for _, g := range p.removed {
 		removed = append(removed, g.scope)
 	}
-	m.deadline.Configure(p.next.TotalDeadline, p.next.TotalDeadlineDerived, removed...)
+	m.host.Deadline.Configure(p.next.TotalDeadline, p.next.TotalDeadlineDerived, removed...)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, g := range p.removed {
@@ -203,7 +203,7 @@ func (p *reloadPlan) change(reason string) (tell func(), waits []func(context.Co
 	for _, c := range slices.Concat(p.unchanged, p.changed) {
 		c.group.controller.revisions.Wanted().Source = p.next.Source
 	}
-	processes := make([][]*process, len(p.changed))
+	processes := make([][]instanceProcess, len(p.changed))
 	for i, c := range p.changed {
 		control := c.group.controller
 		if control.turnsBackTo(c.cfg) {
@@ -221,7 +221,7 @@ func (p *reloadPlan) change(reason string) (tell func(), waits []func(context.Co
 	return func() {
 		for i, c := range p.changed {
 			for _, process := range processes[i] {
-				process.apply(c.cfg)
+				process.Apply(c.cfg)
 			}
 			c.group.wake()
 		}
@@ -275,12 +275,12 @@ func (m *Manager) forgetGroup(g *group) {
 	<-g.scope.Completion().Done()
 	g.mu.Lock()
 	for _, st := range g.controller.ended { // the next group of this name uses the same ids
-		m.forget(st.ID)
+		m.forgetProcess(st.ID)
 	}
 	g.mu.Unlock()
-	m.deadline.Forget(g.scope)
+	m.host.Deadline.Forget(g.scope)
 	m.dropGroup(g)
-	m.stateFile.Changed()
+	m.host.StateFile.Changed()
 }
 
 // checkNotRemoved refuses a group as long as one of the same name is stopping that an earlier

@@ -17,7 +17,7 @@ func (c *controller) onExit(i *instance, st Status) {
 	i.accounted = true
 	e := newExit(i, st, c.roll)
 	if e.FailsRoll() {
-		c.roll.CountFailure(i.revision, roll.Failure{Instance: i.id, Cause: errors.New(st.failure())})
+		c.roll.CountFailure(i.Revision(), roll.Failure{Instance: i.ID(), Cause: errors.New(failureOf(st))})
 	}
 	switch e.FollowUp() {
 	case restart.Postpone:
@@ -34,11 +34,11 @@ func (c *controller) onExit(i *instance, st Status) {
 
 func newExit(i *instance, st Status, r *roll.Roll) restart.Exit {
 	e := restart.Exit{
-		Policy: i.config().Restart.Policy, Unhealthy: st.State == Unhealthy, Failed: st.State == Unhealthy || st.Outcome != Clean,
-		Stopped: !st.Asked.IsZero(), WasReady: !st.ReadyAt.IsZero(), OutcomeUnknown: st.Outcome == Unknown, NotStarted: i.notStarted,
+		Policy: i.Config().Restart.Policy, Unhealthy: st.State == Unhealthy, Failed: st.State == Unhealthy || st.Outcome != Clean,
+		Stopped: !st.Asked.IsZero(), WasReady: !st.ReadyAt.IsZero(), OutcomeUnknown: st.Outcome == Unknown, NotStarted: i.IsUnprepared(),
 	}
 	if r != nil && !r.Paused() {
-		e.Rolling, e.Target, e.Pending = true, r.IsTarget(i.revision), r.HasYetToReplace(i.revision)
+		e.Rolling, e.Target, e.Pending = true, r.IsTarget(i.Revision()), r.HasYetToReplace(i.Revision())
 	}
 	return e
 }
@@ -66,7 +66,7 @@ func (c *controller) publishRestart(st Status, why string, pause time.Duration) 
 
 // publishGivenUp publishes that the group was given up after the failure of a process.
 func (c *controller) publishGivenUp(st Status) {
-	c.lastFailure = st.ID + ": " + st.failure()
+	c.lastFailure = st.ID + ": " + failureOf(st)
 	c.publish(Event{Kind: Alarm, Message: c.givenUpError().Rule()})
 }
 

@@ -77,8 +77,8 @@ func (r *rollResult) set(err error) {
 // restart rolls the group to the configuration that it has when the lock has been taken, so that it
 // undoes no reload.
 func (g *group) restart(reason string) (*rollResult, error) {
-	g.manager.gate.Enter()
-	defer g.manager.gate.Leave()
+	g.manager.host.Gate.Enter()
+	defer g.manager.host.Gate.Leave()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	wanted := g.controller.revisions.Wanted()
@@ -90,8 +90,8 @@ func (g *group) restart(reason string) (*rollResult, error) {
 
 // rollTo rolls the group to a configuration that a program has given.
 func (g *group) rollTo(cfg spec.Group, reason string) (*rollResult, error) {
-	g.manager.gate.Enter()
-	defer g.manager.gate.Leave()
+	g.manager.host.Gate.Enter()
+	defer g.manager.host.Gate.Leave()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	wanted := g.controller.revisions.Wanted()
@@ -115,7 +115,7 @@ func (g *group) startRoll(cfg spec.Group, source any, reason string) (*rollResul
 		wanted.Source, wanted.Shortfall = source, wanted.Shortfall.Orders(true)
 		c.forgetFailures()
 		c.apply(cfg)
-		g.manager.stateFile.Changed()
+		g.manager.host.StateFile.Changed()
 		r := newRollResult()
 		r.set(nil)
 		return r, nil
@@ -128,8 +128,8 @@ func (g *group) startRoll(cfg spec.Group, source any, reason string) (*rollResul
 
 // resumeRoll continues a paused roll.
 func (g *group) resumeRoll(reason string) (*rollResult, error) {
-	g.manager.gate.Enter()
-	defer g.manager.gate.Leave()
+	g.manager.host.Gate.Enter()
+	defer g.manager.host.Gate.Leave()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := g.checkRunning(); err != nil {
@@ -145,8 +145,8 @@ func (g *group) resumeRoll(reason string) (*rollResult, error) {
 
 // rollBack makes a roll turn back, whether it is paused or not.
 func (g *group) rollBack(reason string) (*rollResult, error) {
-	g.manager.gate.Enter()
-	defer g.manager.gate.Leave()
+	g.manager.host.Gate.Enter()
+	defer g.manager.host.Gate.Leave()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := g.checkRunning(); err != nil {

@@ -163,9 +163,9 @@ func (c *counter) snapshot() map[string]GroupStats {
 
 // Stats returns the counts as they are now.
 func (m *Manager) Stats() Stats {
-	s := Stats{Groups: m.counter.snapshot(), EventsMissed: m.events.Missed(), StateFailing: m.stateFile.Failing()}
+	s := Stats{Groups: m.counter.snapshot(), EventsMissed: m.events.Missed(), StateFailing: m.host.StateFile.Failing()}
 	for name, g := range s.Groups {
-		c := m.logs.Counts(name)
+		c := m.host.Logs.Counts(name)
 		g.Log = LogStats{Lines: c.Lines.Load(), Bytes: c.Bytes.Load(), DroppedLines: c.DroppedLines.Load(), DroppedBytes: c.DroppedBytes.Load()}
 		s.Groups[name] = g
 	}

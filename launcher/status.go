@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
-	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"github.com/swansong-go/swansong/launcher/internal/process"
 )
 
 // State is what a process is doing, as the launcher sees it. States only move forward, except from
@@ -50,133 +50,32 @@ const (
 	Unconfirmed = lifecycle.Unconfirmed // the process was killed, and is not known to have ended; replaced by another outcome when it ends
 )
 
-// A Status is what the launcher knows of a process.
-type Status struct {
-	ID, Group string
-	Revision  int
-	State     State
-	Since     time.Time // when the process entered State
-	Message   string
-	PID       int
-	Started   time.Time
-	ReadyAt   time.Time // zero if the process has never been ready
-	Routed    bool      // the process has been added to the Router, if there is one
-	Asked     time.Time // when the process was ordered to stop; zero if it was not
-	Ended     time.Time
-	Reason    string // why the process was ordered to stop
-	Metrics   *pb.ShutdownMetrics
-	Extension int // number of requests of the process for more time
-	Outcome   Outcome
-	Report    string        // if the process was forced: what it waited for, and where its goroutines were, as it has reported just before
-	Exit      string        // exit status, such as "exit status 1"
-	Survivors []string      // descendants of the process that could not be killed, as far as they can be found
-	Contained string        // how the launcher finds the descendants: "cgroup", "walk" (through /proc), "group" or "leader"
-	Bound     time.Duration // the longest time that stopping the process can take
-}
-
-// isAvailable reports whether the process counts as available: ready and routed for minReady.
-func (s Status) isAvailable(now time.Time, minReady time.Duration) bool {
-	return s.State == Ready && s.Routed && !now.Before(s.ReadyAt.Add(minReady))
-}
-
-// failure says what is wrong with the process.
-func (s Status) failure() string {
-	if s.State == Unhealthy {
-		return s.Reason
-	}
-	return strings.TrimSuffix(fmt.Sprintf("%v: %s", s.Outcome, s.Message), ": ")
-}
-
-// Took returns how long stopping the process has taken so far, 0 if it was not ordered to stop.
-func (s Status) Took() time.Duration {
-	switch {
-	case s.Asked.IsZero():
-		return 0
-	case s.Ended.IsZero():
-		return time.Since(s.Asked)
-	}
-	return s.Ended.Sub(s.Asked)
-}
-
-func (p *process) snapshot() Status {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.status
-}
-
-// update takes the status from the machine after an event, and publishes what has changed.
-func (p *process) update(m *lifecycle.Machine, before State, e lifecycle.Event) {
-	wasReady := !p.snapshot().ReadyAt.IsZero()
-	st, isNew := p.store(m, before, e)
-	if st.State != before {
-		p.publish(p.transition(st, before, wasReady))
-	}
-	if len(st.Survivors) > 0 && m.Ended() {
-		p.publish(Event{Kind: Alarm, Message: "could not be killed: " + strings.Join(st.Survivors, ", ")})
-	}
-	if isNew && p.cfg.OnLauncherDeath == Keep {
-		p.manager.stateFile.Changed()
-	}
-	if st.State != before || e.Kind == lifecycle.OnReaped {
-		p.manager.stateFile.Changed()
-		p.changed(p)
-	}
-}
-
-// store stores what the machine says. It returns the status, and whether stopTimes or said
-// has changed.
-func (p *process) store(m *lifecycle.Machine, before State, e lifecycle.Event) (st Status, isNew bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s, secrets := &p.status, p.manager.secrets
-	s.State, s.Message, s.Reason, s.Metrics = m.State, secrets.Mask(m.Message), secrets.Mask(m.Reason), secrets.MaskMetrics(m.Metrics)
-	s.ReadyAt, s.Asked, s.Extension, s.Outcome = m.ReadyAt, m.StopAt, m.Extensions, m.Outcome
-	if m.Grace != p.cfg.Shutdown.Grace {
-		p.grace = m.Grace
-	}
-	if m.State != before {
-		s.Since = e.At
-	}
-	if m.Ended() {
-		s.Ended = e.At
-	}
-	if m.State == Forced {
-		s.Report = secrets.Mask(m.Report)
-	}
-	if e.Kind == lifecycle.OnReaped && m.Ended() {
-		s.Exit = e.Exit.String()
-		for _, survivor := range e.Exit.Survivors {
-			s.Survivors = append(s.Survivors, survivor.String())
-		}
-	}
-	uses := m.Uses()
-	if p.uses = uses; p.cfg.Protocol == Auto && m.State == Ready {
-		p.owner.uses.Store(&uses)
-	}
-	times := stopTimes{m.AskedAt, m.GrantedUntil, m.SignalsSent}
-	isNew = p.stopTimes != times || p.said != m.Said
-	p.stopTimes, p.said = times, m.Said
-	return *s, isNew
-}
-
-// transition returns the event of a change of state.
-func (p *process) transition(st Status, before State, wasReady bool) Event {
-	message := st.Message
-	switch {
-	case st.State == ShutdownRequested || st.State == Unhealthy:
-		message = st.Reason
-	case st.State.Ended() && st.Exit != "" && st.Message != st.Exit:
-		message = strings.TrimPrefix(st.Message+"; "+st.Exit, "; ")
-	}
-	took := st.Took()
-	switch {
-	case st.State == Ready && wasReady:
-		took = 0 // the time from its start says nothing: it became ready under an earlier launcher, or was not ready meanwhile
-	case st.State == Ready:
-		took = st.ReadyAt.Sub(st.Started)
-	}
-	return Event{Kind: Transition, From: before, To: st.State, WasReady: wasReady, Outcome: st.Outcome, Message: message, Took: took, Survivors: len(st.Survivors), Stack: st.Report}
-}
+// A Status is what the launcher knows of a process. Its fields are
+//
+//	ID, Group string
+//	Revision  int
+//	State     State
+//	Since     time.Time // when the process entered State
+//	Message   string
+//	PID       int
+//	Started   time.Time
+//	ReadyAt   time.Time // zero if the process has never been ready
+//	Routed    bool      // the process has been added to the Router, if there is one
+//	Asked     time.Time // when the process was ordered to stop; zero if it was not
+//	Ended     time.Time
+//	Reason    string // why the process was ordered to stop
+//	Metrics   *pb.ShutdownMetrics
+//	Extension int // number of requests of the process for more time
+//	Outcome   Outcome
+//	Report    string        // if the process was forced: what it waited for, and where its goroutines were, as it has reported just before
+//	Exit      string        // exit status, such as "exit status 1"
+//	Survivors []string      // descendants of the process that could not be killed, as far as they can be found
+//	Contained string        // how the launcher finds the descendants: "cgroup", "walk" (through /proc), "group" or "leader"
+//	Bound     time.Duration // the longest time that stopping the process can take
+//
+// Its method Took returns how long stopping the process has taken so far, 0 if it was not ordered to
+// stop.
+type Status = process.Status
 
 // A Health is the condition of a group.
 type Health struct {
@@ -206,10 +105,10 @@ type Health struct {
 func (g *group) health() Health {
 	g.mu.Lock()
 	h := g.controller.health(time.Now())
-	if g.manager.stateFile.Failing() {
+	if g.manager.host.StateFile.Failing() {
 		for _, i := range g.controller.instances.sorted() {
-			if i.isUnrecorded() {
-				h.Unrecorded = append(h.Unrecorded, i.id)
+			if i.IsUnrecorded() {
+				h.Unrecorded = append(h.Unrecorded, i.ID())
 			}
 		}
 	}
@@ -245,8 +144,8 @@ func (c *controller) health(now time.Time) Health {
 		newest = c.roll.Destination()
 	}
 	for _, i := range c.instances.sorted() {
-		st := i.snapshot()
-		if st.isAvailable(now, cfg.MinReady) && !i.accounted {
+		st := i.Status()
+		if isAvailable(st, now, cfg.MinReady) && !i.accounted {
 			h.Ready++
 			if st.Revision == newest {
 				h.Updated++

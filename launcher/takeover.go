@@ -3,15 +3,11 @@ package launcher
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/launcher/internal/guardian"
-	"github.com/swansong-go/swansong/launcher/internal/listeners"
 	"github.com/swansong-go/swansong/launcher/internal/restart"
 	"github.com/swansong-go/swansong/launcher/internal/revision"
 	"github.com/swansong-go/swansong/launcher/internal/roll"
@@ -44,7 +40,7 @@ func (m *Manager) handoff(reason, id string) (*upgrade.Handoff, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &upgrade.Handoff{ID: id, Reason: reason, Program: self, Dir: m.dir, Admin: m.cfg.Admin.Address, State: m.record(), Groups: map[string]json.RawMessage{}}
+	h := &upgrade.Handoff{ID: id, Reason: reason, Program: self, Dir: m.host.Dir, Admin: m.cfg.Admin.Address, State: m.record(), Groups: map[string]json.RawMessage{}}
 	for _, g := range m.allGroups() {
 		if g.scope.Err() != nil {
 			return nil, fmt.Errorf("group %q is stopping; wait until it has ended", g.name)
@@ -53,7 +49,7 @@ func (m *Manager) handoff(reason, id string) (*upgrade.Handoff, error) {
 			return nil, err
 		}
 	}
-	h.Lines, err = json.Marshal(m.recentLines.All())
+	h.Lines, err = json.Marshal(m.host.RecentLines.All())
 	return h, err
 }
 
@@ -69,12 +65,8 @@ func (g *group) handoff(processes []*statefile.Process) groupHandoff {
 		if i == nil { // it has not been adopted yet, or has ended meanwhile
 			continue
 		}
-		h.Instances[p.ID] = instanceHandoff{*i.config(), i.finishedIn}
-		i.mu.Lock()
-		if p.Adoptable.Mark == "" && i.proc != nil { // the process is not to be kept, and has no containment in the state file
-			p.Adoptable = i.proc.Identity()
-		}
-		i.mu.Unlock()
+		h.Instances[p.ID] = instanceHandoff{*i.Config(), i.finishedIn}
+		i.AddIdentity(p)
 	}
 	return h
 }
@@ -128,8 +120,8 @@ func sameConfig(a, b spec.Group) bool {
 // the program that has handed over.
 func (g *group) applyNext() {
 	const reason = "the launcher was upgraded, with another configuration"
-	g.manager.gate.Enter()
-	defer g.manager.gate.Leave()
+	g.manager.host.Gate.Enter()
+	defer g.manager.host.Gate.Leave()
 	g.mu.Lock()
 	c := g.controller
 	next := c.changed
@@ -138,7 +130,7 @@ func (g *group) applyNext() {
 		g.mu.Unlock()
 		return
 	}
-	var tell []*process
+	var tell []instanceProcess
 	if same, keepsProcesses := (change{g, next.Config}).compare(); !keepsProcesses {
 		g.startRoll(next.Config, next.Source, reason) // fails only if the group is stopping
 	} else if !same {
@@ -151,44 +143,8 @@ func (g *group) applyNext() {
 	g.publish(Event{Kind: Reloaded, Message: reason})
 	g.mu.Unlock()
 	for _, p := range tell {
-		p.apply(next.Config)
+		p.Apply(next.Config)
 	}
-}
-
-// AnswerUpgradeCheck is what the command of [Config].UpgradeCheck does: it reads from r what the
-// launcher would hand over, and writes to w that this program could go on with it and with cfg, or
-// returns why it could not. It starts nothing, and leaves nothing open.
-func AnswerUpgradeCheck(cfg Config, r io.Reader, w io.Writer) error {
-	return upgrade.Answer(r, w, func(h *upgrade.Handoff) error {
-		if err := cfg.Validate(); err != nil {
-			return err
-		}
-		dir, err := filepath.Abs(cfg.Dir)
-		if err != nil {
-			return fmt.Errorf("launcher: %w", err)
-		}
-		if dir != h.Dir {
-			return &ConfigError{Field: "Dir", Rule: fmt.Sprintf("cannot change from %s by an upgrade; start another launcher", h.Dir)}
-		}
-		if _, err := cfg.readSecretFiles(); err != nil {
-			return err
-		}
-		if _, err := handedGroups(h); err != nil {
-			return err
-		}
-		groups := cfg.resolve().Groups
-		for _, g := range groups {
-			g.Limits.IfUnavailable = Warn // this program is in another cgroup than the launcher
-			if err := errors.Join(cfg.checkFiles(g), checkLog(g)); err != nil {
-				return err
-			}
-		}
-		group, err := listeners.Try(groups, h.State)
-		if err != nil {
-			return &ConfigError{group, "Listen", err.Error()}
-		}
-		return nil
-	})
 }
 
 // restoreLines keeps the lines that processes have printed before an upgrade.
@@ -203,7 +159,7 @@ func (m *Manager) restoreLines(text json.RawMessage) {
 	}
 	for _, l := range lines {
 		if known[l.Process] {
-			m.recentLines.Add(l)
+			m.host.RecentLines.Add(l)
 		}
 	}
 }
@@ -221,8 +177,8 @@ func (m *Manager) takeOver(taken *upgrade.Taken) {
 		}
 	}
 	m.upgraded = &upgraded{taken.ID, taken.Failed, len(known)}
-	known = append(known, m.guardian.Adoptable()...)
-	guardian.EndStrays(m.containment, known)
+	known = append(known, m.host.Guardian.Adoptable()...)
+	guardian.EndStrays(m.host.Containment, known)
 }
 
 // announce publishes that this program has taken over, and stops the groups that are not configured

@@ -67,7 +67,7 @@ func (m *Manager) upgrade(ctx context.Context, program, reason, id string, dry b
 	if err != nil {
 		return fail(err)
 	}
-	if err := h.Check(ctx, path, m.cfg.UpgradeCheck, spawn.InheritedEnv(os.Environ()), m.containment); err != nil || dry {
+	if err := h.Check(ctx, path, m.cfg.UpgradeCheck, spawn.InheritedEnv(os.Environ()), m.host.Containment); err != nil || dry {
 		if err == nil {
 			return nil
 		}
@@ -75,10 +75,10 @@ func (m *Manager) upgrade(ctx context.Context, program, reason, id string, dry b
 	}
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
-	if err := m.gate.Close(ctx); err != nil {
+	if err := m.host.Gate.Close(ctx); err != nil {
 		return fail(err)
 	}
-	defer m.gate.Open()
+	defer m.host.Gate.Open()
 	signals := upgrade.CatchSignals() // before the last look whether the launcher stops, so that no signal is lost
 	defer signals.Stop()
 	open, resume, err := m.suspend()
@@ -91,10 +91,10 @@ func (m *Manager) upgrade(ctx context.Context, program, reason, id string, dry b
 	}
 	h.Kept = open.kept
 	m.events.Flush()
-	if err := m.logs.Flush(); err != nil {
+	if err := m.host.Logs.Flush(); err != nil {
 		return fail(err)
 	}
-	m.stateFile.Flush(ctx.Done()) // for the next launcher, if the new program is killed at once; an alarm has said if it is not possible
+	m.host.StateFile.Flush(ctx.Done()) // for the next launcher, if the new program is killed at once; an alarm has said if it is not possible
 	if m.groupsScope.Err() != nil {
 		return fail(context.Cause(m.groupsScope))
 	}
@@ -115,16 +115,16 @@ type suspended struct {
 	kept map[string][2][]byte
 }
 
-// suspend stops reading the output of processes, and starting a guardian, until resume is called.
-func (m *Manager) suspend() (s suspended, resume func(), err error) {
+// suspend stops reading the output of processes, and starting a guardian, until resumeAll is called.
+func (m *Manager) suspend() (s suspended, resumeAll func(), err error) {
 	var undo []func()
-	resume = func() {
+	resumeAll = func() {
 		for _, f := range undo {
 			f()
 		}
 	}
 	s = suspended{upgrade.Open{Lock: m.lock, Outputs: map[string][3]*os.File{}}, map[string][2][]byte{}}
-	pipe, release := m.guardian.HandOver()
+	pipe, release := m.host.Guardian.HandOver()
 	s.Guardian = pipe
 	undo = append(undo, release)
 	for _, set := range m.allListeners() {
@@ -132,25 +132,16 @@ func (m *Manager) suspend() (s suspended, resume func(), err error) {
 	}
 	for _, g := range m.allGroups() {
 		for _, p := range g.processes() {
-			var files [3]*os.File
-			var kept [2][]byte
-			for i, o := range []*proc.Output{p.proc.Stdout(), p.proc.Stderr()} {
-				if o != nil {
-					files[i], kept[i] = o.Pause()
-					undo = append(undo, o.Resume)
-				}
+			files, kept, resume, err := p.Suspend()
+			undo = append(undo, resume)
+			if err != nil {
+				return s, resumeAll, err
 			}
-			if p.notify != nil {
-				if files[2], err = p.notify.File(); err != nil {
-					return s, resume, err
-				}
-				undo = append(undo, func() { files[2].Close() })
-			}
-			s.Outputs[p.id], s.kept[p.id] = files, kept
+			s.Outputs[p.ID()], s.kept[p.ID()] = files, kept
 		}
 	}
 	if s.Admin, err = m.server.UnixFile(); err == nil {
 		undo = append(undo, func() { s.Admin.Close() })
 	}
-	return s, resume, err
+	return s, resumeAll, err
 }

@@ -1,0 +1,99 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/events"
+	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
+	"github.com/swansong-go/swansong/launcher/internal/output"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
+)
+
+// Restore fills p from the record found. It also writes that record to the state file again, at
+// once and without waiting until the process answers, because the launcher can be killed at any
+// time.
+func (p *Process) Restore(found *statefile.Process, now time.Time) {
+	p.adopted, p.digest, p.adoptable, p.grace = found, found.Digest, found.Adoptable, found.Grace
+	p.conn.RestorePort(found.Port)
+	p.port, p.uses, p.said = found.ServicePort, found.Uses, found.Said
+	p.group.Ports.Add(p.port)
+	st := &p.status
+	st.Started = statefile.StartTime(found.Adoptable, now)
+	st.ReadyAt, st.Asked, st.Reason = statefile.FromMillis(found.ReadyAt), statefile.FromMillis(found.StopAt), found.Reason
+	p.stopTimes = stopTimes{statefile.FromMillis(found.AskedAt), statefile.FromMillis(found.GrantedUntil), found.Signals}
+}
+
+// Record returns what the state file has about the process.
+func (p *Process) Record() *statefile.Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	st := &p.status
+	r := &statefile.Process{ID: p.id, Revision: p.revision, Digest: p.digest, Config: statefile.WithoutSecrets(*p.Config()), Adoptable: p.adoptable,
+		Signals: p.stopTimes.signals, Reason: st.Reason, Grace: p.grace, Port: p.conn.Port(), ServicePort: p.port, Uses: p.uses, Said: p.said, Warming: st.State == lifecycle.Warming && !st.ReadyAt.IsZero()}
+	r.ReadyAt, r.StopAt = statefile.ToMillis(st.ReadyAt), statefile.ToMillis(st.Asked)
+	r.AskedAt, r.GrantedUntil = statefile.ToMillis(p.stopTimes.asked), statefile.ToMillis(p.stopTimes.grantedUntil)
+	return r
+}
+
+// adopt opens the outputs of a process that an earlier launcher started, and watches it.
+func (p *Process) adopt() error {
+	files := p.adopted.Outputs
+	p.adopted.Outputs = [2]*os.File{}
+	for i, stream := range output.Streams {
+		if files[i] != nil {
+			continue
+		}
+		var err error
+		if files[i], err = output.OpenFIFO(statefile.FileOf(p.group.Dir, p.id, stream)); err != nil && !p.adopted.OutputRemoved(err) {
+			p.publish(events.Event{Kind: events.Alarm, Message: "its output is lost: " + err.Error()})
+		}
+	}
+	running, err := proc.Adopt(p.adopted.Adoptable, proc.Spec{Args: []string{p.id}, ReadStdout: files[0], ReadStderr: files[1],
+		BeforeReap: p.group.Gate.Enter, Child: true})
+	if err != nil {
+		return fmt.Errorf("launcher: process %q: %w", p.id, err)
+	}
+	p.onStarted(running)
+	return nil
+}
+
+// LearnSecrets makes the launcher mask the secrets of a process that is to be adopted.
+func (p *Process) LearnSecrets() { p.learnSecrets(startedWith(p.adopted.Adoptable.PID)) }
+
+// startedWith returns the arguments and the environment with which a process was started, as far as the
+// system says so.
+func startedWith(pid int) (args, env []string) {
+	read := func(name string) []string {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
+		if err != nil {
+			return nil
+		}
+		return strings.Split(string(text), "\x00")
+	}
+	return read("cmdline"), read("environ")
+}
+
+// IsUnrecorded reports whether the process is to be kept and runs, and the state file lacks it.
+func (p *Process) IsUnrecorded() bool {
+	return p.cfg.OnLauncherDeath == spec.Keep && !p.Status().State.Ended() && !p.group.StateFile.Has(p.id)
+}
+
+// AwaitRouted returns once a process that was adopted as ready counts as available. It returns at once
+// for any other.
+func (p *Process) AwaitRouted() {
+	if p.adopted != nil && p.adopted.ReadyAt != 0 && p.adopted.StopAt == 0 && !(p.adopted.Warming && p.cfg.ReadinessProbe.IsSet()) {
+		<-p.routeTried
+	}
+}
+
+// Containment returns the containment of a process to be kept.
+func (p *Process) Containment() proc.Containment {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.adoptable.Containment
+}

@@ -1,0 +1,62 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/swansong-go/swansong/launcher/internal/events"
+	"github.com/swansong-go/swansong/launcher/internal/spawn"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+)
+
+// runHooks runs the pre-stop hooks one after the other.
+func (p *Process) runHooks() {
+	for _, h := range p.Config().PreStop {
+		if p.hooksOver() {
+			return
+		}
+		message := h.Command[0]
+		if err := p.runHook(h); err != nil {
+			message += ": " + err.Error()
+		}
+		p.publish(events.Event{Kind: events.HookRun, Message: message})
+	}
+}
+
+func (p *Process) runHook(h spec.Hook) error {
+	ctx, cancel := context.WithTimeoutCause(p.scope.Work(), h.Timeout, fmt.Errorf("killed after %v", h.Timeout))
+	defer cancel()
+	go func() {
+		select {
+		case <-p.hooksCut:
+		case <-p.proc.Done():
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	args, env := p.placeholders().HookCommand(h, p.proc.Pid(), spawn.Inherited(p.cfg, os.Environ()))
+	exit, _, err := spawn.Run(ctx, p.group.Containment, "", args, env)
+	switch {
+	case err != nil && ctx.Err() != nil && p.hooksOver():
+		return errors.New("killed because the process has ended or is being killed")
+	case err == nil && (exit.Code != 0 || exit.Signal != 0):
+		return errors.New(exit.String())
+	}
+	return err
+}
+
+// hooksOver reports whether no hook may run any more, even before its timeout.
+func (p *Process) hooksOver() bool {
+	select {
+	case <-p.hooksCut:
+		return true
+	case <-p.scope.Work().Done():
+		return true
+	case <-p.proc.Done(): // the pid of an ended process may belong to another process by now
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,301 @@
+// Package process runs one subprocess of a launcher, from its start to its reap. What to do and when is
+// decided by the state machine in package lifecycle. This package does it: it starts or adopts the
+// subprocess, calls it and the router, runs hooks and probes, copies the output, and writes down what
+// the next launcher has to know.
+package process
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/admin"
+	"github.com/swansong-go/swansong/launcher/internal/deadline"
+	"github.com/swansong-go/swansong/launcher/internal/events"
+	"github.com/swansong-go/swansong/launcher/internal/guardian"
+	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
+	"github.com/swansong-go/swansong/launcher/internal/listeners"
+	"github.com/swansong-go/swansong/launcher/internal/notify"
+	"github.com/swansong-go/swansong/launcher/internal/output"
+	"github.com/swansong-go/swansong/launcher/internal/secrets"
+	"github.com/swansong-go/swansong/launcher/internal/spawn"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
+	"github.com/swansong-go/swansong/launcher/internal/transport"
+	"github.com/swansong-go/swansong/launcher/internal/upgrade"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+)
+
+// A Host is what a launcher has for all of its processes. Its fields are set before the first process
+// is launched, and do not change afterwards.
+type Host struct {
+	Dir         string // absolute path
+	Router      Router // nil: none
+	Helper      []string
+	Publish     func(events.Event)
+	Gate        upgrade.Gate // closed while another program takes over
+	Secrets     *secrets.Secrets
+	Ports       spawn.Ports
+	Logs        *output.Logs
+	RecentLines *output.Recent
+	Deadline    deadline.Total
+	StateFile   *statefile.Writer
+	Containment proc.Containment // contains all processes that die with this launcher
+	Guardian    *guardian.Guardian
+}
+
+// A Group is what the processes of a group have in common.
+type Group struct {
+	*Host
+	Name      string
+	Scope     *ctxshutdown.Swansong
+	GroupLogs *output.GroupLogs
+	Listeners func() listeners.Set // the listeners that each process inherits
+	Started   func()               // called when a process runs
+	Changed   func(*Process)       // called after each change of the status of a process, with no lock held
+
+	uses atomic.Pointer[spec.Protocol] // with protocol auto, what the process that became ready last uses; nil if none has
+}
+
+// expectedProtocol returns the protocol by which a new process has to become ready, because earlier
+// ones have. It is empty if it is not known, or if they used signals only.
+func (g *Group) expectedProtocol() spec.Protocol {
+	if uses := g.uses.Load(); uses != nil && *uses != spec.Signals {
+		return *uses
+	}
+	return ""
+}
+
+// A Process runs one subprocess as its lifecycle.Machine says. The goroutine of run owns the
+// machine. It waits only for the inbox, the clock and the end of the subprocess: calls of the
+// process and of the router, and hooks, run on other goroutines, which send their results to the
+// inbox.
+type Process struct {
+	group    *Group
+	id       string
+	revision int
+	cfg      spec.Group                 // the configuration with which the process was started
+	current  atomic.Pointer[spec.Group] // the configuration of the group, which a reload may have changed since the start
+	digest   string
+	scope    *ctxshutdown.Swansong // this scope ends with the process
+
+	adopted    *statefile.Process // the entry of a process that an earlier launcher started; nil for others
+	unprepared bool               // the launcher could not prepare the start of a process to be kept; set before the last change of the status
+
+	inbox    chan lifecycle.Event
+	quit     chan struct{} // closed when the subprocess has been reaped: events are no longer read from the inbox
+	ended    chan struct{} // closed when run returns
+	hooksCut chan struct{} // closed when the process is being killed, so that its hooks are, too
+	cutHooks func()        // closes hooksCut
+
+	conn       *transport.Connection
+	notify     *notify.Socket                     // nil if the process has none
+	stopProbes context.CancelFunc                 // nil before the process runs
+	begun      chan struct{}                      // closed when proc is set
+	port       int                                // what {port} stands for; 0 if the configuration does not mention it
+	child      pb.ProcessLifecycleInterfaceClient // nil for a process without the protocol
+	proc       *proc.Process
+	calls      sync.WaitGroup // counts goroutines that call the process or the router, or run hooks
+	logs       sync.WaitGroup // counts goroutines that copy the output
+
+	mu        sync.Mutex
+	status    Status
+	routed    bool // whether the process should be in routing; status.Routed says whether it is
+	adoptable proc.Adoptable
+	uses      spec.Protocol // what the process uses, as far as it is known
+	said      lifecycle.Said
+	grace     time.Duration // grace period of the stop, if it is not the configured one
+	stopTimes stopTimes
+
+	routing        sync.Mutex    // held during a call of the router
+	routeTried     chan struct{} // closed after the first call of the router, or if there will be none
+	markRouteTried func()        // closes routeTried
+}
+
+// stopTimes are the times of a stop that the next launcher has to know.
+type stopTimes struct {
+	asked        time.Time // when the process was asked to stop; zero: not yet
+	grantedUntil time.Time // the deadline of the drain that the process has asked for; zero if it has not asked for more time
+	signals      int       // how many stop signals were sent
+}
+
+// New returns a process that is not run yet.
+func New(g *Group, id string, revision int, cfg spec.Group) *Process {
+	p := &Process{
+		group: g, id: id, revision: revision, cfg: cfg, digest: statefile.Digest(cfg),
+		inbox: make(chan lifecycle.Event), quit: make(chan struct{}), ended: make(chan struct{}),
+		hooksCut: make(chan struct{}), begun: make(chan struct{}), routeTried: make(chan struct{}),
+	}
+	p.cutHooks = sync.OnceFunc(func() { close(p.hooksCut) })
+	p.markRouteTried = sync.OnceFunc(func() { close(p.routeTried) })
+	p.current.Store(&p.cfg)
+	p.conn = transport.New(transport.Config{Process: id, Socket: p.lifecycleSocket(), Transport: cfg.Transport, Poll: cfg.Shutdown.Poll, MaxMessage: admin.MaxMessage,
+		Alarm: func(err error) { p.publish(events.Event{Kind: events.Alarm, Message: err.Error()}) }})
+	now := time.Now()
+	p.status = Status{ID: id, Group: cfg.Name, Revision: revision, State: lifecycle.Spawning, Since: now, Started: now, Bound: cfg.Bound(g.Router != nil)}
+	return p
+}
+
+// Launch runs the process in a scope of its own, a child of that of the group, which the caller keeps
+// open by a guard. It returns at once.
+func (p *Process) Launch() {
+	p.scope, _ = ctxshutdown.WithCancel(p.group.Scope.Work(), ctxshutdown.WithName(p.id))
+	guard := p.scope.Guard()
+	p.group.Gate.Enter() // until the process has been started
+	go func() {
+		p.run()
+		guard.Release()
+		p.scope.Shutdown()
+	}()
+}
+
+// ID returns the name of the process, which is unique in the launcher.
+func (p *Process) ID() string { return p.id }
+
+// Revision returns the number of the configuration with which the process was started.
+func (p *Process) Revision() int { return p.revision }
+
+// Started returns when the process was started.
+func (p *Process) Started() time.Time { return p.status.Started } // it does not change after the launch
+
+// Reaped returns a channel that is closed when the subprocess has been reaped, or could not be started.
+// Calls of the router may still be under way then.
+func (p *Process) Reaped() <-chan struct{} { return p.quit }
+
+// Ended returns a channel that is closed when nothing runs any more for the process, and its output
+// has been copied.
+func (p *Process) Ended() <-chan struct{} { return p.ended }
+
+// IsUnprepared reports whether the process ended because the launcher could not prepare its start.
+func (p *Process) IsUnprepared() bool { return p.unprepared }
+
+// Config returns the configuration that holds now. It differs from cfg only in what can change
+// while the process runs.
+func (p *Process) Config() *spec.Group { return p.current.Load() }
+
+// Apply changes the configuration of the process. A stop that is under way keeps the configuration
+// with which it began.
+func (p *Process) Apply(cfg spec.Group) {
+	p.current.Store(&cfg)
+	p.mu.Lock()
+	p.status.Bound = cfg.Bound(p.group.Router != nil)
+	p.mu.Unlock()
+	p.Send(lifecycle.Event{Kind: lifecycle.OnConfig, Config: &cfg})
+}
+
+func (p *Process) publish(e events.Event) {
+	e.Group, e.Process = p.group.Name, p.id
+	p.group.Publish(e)
+}
+
+// Send sends an event to run. It returns false if the process has ended. Run leaves the gate when it
+// has dealt with the event, so that no event is lost that was acknowledged.
+func (p *Process) Send(e lifecycle.Event) bool {
+	p.group.Gate.Enter()
+	select {
+	case p.inbox <- e:
+		return true
+	case <-p.quit:
+		p.group.Gate.Leave()
+		return false
+	}
+}
+
+// run starts or adopts the subprocess, and returns when it has been reaped and its output has been
+// copied.
+func (p *Process) run() {
+	defer close(p.ended)
+	defer p.markRouteTried()
+	m := lifecycle.New(p.cfg, p.group.Router != nil)
+	m.SetExpected(p.group.expectedProtocol())
+	var exited, reaped <-chan struct{}
+	e := p.firstEvent()
+	if err := p.start(); err != nil {
+		p.adopted.CloseOutputs()
+		p.cleanUp()
+		e = lifecycle.Event{Kind: lifecycle.OnSpawnFailed, Err: err.Error()}
+	} else {
+		exited, reaped = p.proc.Exited(), p.proc.Done()
+	}
+	gate := &p.group.Gate // entered by launch
+	forced := p.scope.Work().Done()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		e.At = time.Now()
+		before := m.State
+		actions := m.Step(e)
+		p.update(m, before, e)
+		for _, a := range actions {
+			p.perform(m, a)
+		}
+		if p.stopProbes != nil && !m.Probing() {
+			p.stopProbes()
+		}
+		if m.Ended() {
+			break
+		}
+		timer.Stop()
+		if next := m.Next(); !next.IsZero() {
+			timer.Reset(time.Until(next))
+		}
+		gate.Leave()
+		entered := false
+		select {
+		case e = <-p.inbox:
+			entered = true // by send
+		case <-timer.C:
+			e = lifecycle.Event{Kind: lifecycle.OnTick}
+		case <-exited:
+			exited, e = nil, lifecycle.Event{Kind: lifecycle.OnExited}
+			p.calls.Go(p.deregister)
+		case <-reaped:
+			entered = true // by proc.Spec.BeforeReap
+			p.cleanUp()
+			e = lifecycle.Event{Kind: lifecycle.OnReaped, Exit: p.proc.Exit()}
+		case <-forced:
+			forced = nil
+			e = lifecycle.Event{Kind: lifecycle.OnForce, Reason: "forced: " + context.Cause(p.scope.Work()).Error()}
+		}
+		if !entered {
+			gate.Enter()
+		}
+	}
+	close(p.quit)
+	p.deregister()
+	p.conn.Close()
+	if p.notify != nil {
+		p.notify.Close()
+	}
+	p.calls.Wait()
+	if p.proc != nil {
+		p.logs.Wait()
+		p.proc.Close()
+	}
+	p.group.GroupLogs.Ended(p.cfg.Log, p.id)
+	gate.Leave() // not before, because an upgrade would lose the rest of the output
+}
+
+// firstEvent publishes that the process is being started or adopted, and returns the first event
+// for its machine.
+func (p *Process) firstEvent() lifecycle.Event {
+	if p.adopted == nil {
+		p.publish(events.Event{Kind: events.Transition, To: lifecycle.Spawning, Message: p.cfg.Command[0]})
+		return lifecycle.Event{Kind: lifecycle.OnSpawned}
+	}
+	p.publish(events.Event{Kind: events.Adopted, Message: fmt.Sprintf("pid %d, of revision %d", p.adopted.Adoptable.PID, p.revision)})
+	st := p.Status()
+	return lifecycle.Event{Kind: lifecycle.OnAdopted, ReadyAt: st.ReadyAt, StopAt: st.Asked, AskedAt: p.stopTimes.asked, Uses: p.adopted.Uses, Said: p.adopted.Said, Warming: p.adopted.Warming,
+		GrantedUntil: p.stopTimes.grantedUntil, SignalsSent: p.stopTimes.signals, Reason: st.Reason, Grace: p.grace}
+}
+
+// usedProtocol returns what the process uses, as far as it is known.
+func (p *Process) usedProtocol() spec.Protocol {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.uses
+}

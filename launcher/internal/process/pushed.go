@@ -1,0 +1,99 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/events"
+	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
+	"github.com/swansong-go/swansong/launcher/internal/notify"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
+)
+
+// HasPID reports whether pid is that of the process or of one that it has started.
+func (p *Process) HasPID(pid int) bool {
+	if p.Status().PID == pid {
+		return true
+	}
+	p.mu.Lock()
+	contained := p.proc
+	p.mu.Unlock()
+	return contained != nil && slices.ContainsFunc(contained.Members(), func(m proc.Member) bool { return m.PID == pid })
+}
+
+// Ready is called when the process has reported that it is ready. Ready returns false if the
+// process has ended.
+func (p *Process) Ready(message string) bool {
+	p.conn.Redial()
+	return p.Send(lifecycle.Event{Kind: lifecycle.OnPushedReady, Reason: message})
+}
+
+// ShutdownComplete is called when the process has reported that its drain has ended. It returns
+// false if the process has ended.
+func (p *Process) ShutdownComplete(message, drainError string) bool {
+	return p.Send(lifecycle.Event{Kind: lifecycle.OnPushedEnd, Reason: message, DrainError: drainError})
+}
+
+// Serving records the port that the process has reported.
+func (p *Process) Serving(ctx context.Context, port int32) error {
+	p.group.Gate.Enter()
+	err := p.conn.SetPort(port)
+	p.group.Gate.Leave()
+	if err != nil {
+		return err
+	}
+	if p.cfg.OnLauncherDeath == spec.Keep {
+		// The process reports its port until it has an answer. If the launcher dies before the port
+		// is in the state file, the process reports it to the next one. A file that cannot be
+		// written is not an error of the process, which would end; the Writer has raised an alarm.
+		p.group.StateFile.Flush(ctx.Done())
+	}
+	p.conn.Redial()
+	return nil
+}
+
+// listenNotify makes the socket for messages as for sd_notify(3), and returns the variables that tell
+// the process of it. Without the socket, a process that needs it does not become ready.
+func (p *Process) listenNotify() (env []string) {
+	if !p.cfg.Protocol.HearsProcess() {
+		return nil
+	}
+	path := statefile.FileOf(p.group.Dir, p.id, statefile.NotifySocket)
+	var err error
+	if p.notify, err = notify.Listen(path, p.adopted.TakeNotify(), &p.group.Gate, p.HasPID, p.notified); err != nil {
+		if p.cfg.Protocol == spec.Notify {
+			p.publish(events.Event{Kind: events.Alarm, Message: err.Error()})
+		}
+		return nil
+	}
+	env = append(env, "NOTIFY_SOCKET="+path)
+	if w := p.cfg.Watchdog; w > 0 {
+		env = append(env, fmt.Sprintf("WATCHDOG_USEC=%d", w.Microseconds()))
+	}
+	return env
+}
+
+// drainNotify handles the messages that have arrived: before a verdict of a probe, which takes a process
+// that has said nothing for a program that does not, and before the process has exited, because they may
+// name another one that takes its place.
+func (p *Process) drainNotify() {
+	<-p.begun
+	if p.notify != nil {
+		p.notify.Drain()
+	}
+}
+
+// notified handles a message of the process.
+func (p *Process) notified(m notify.Message) {
+	if m.MainPID != 0 && m.MainPID != p.proc.Pid() && p.proc.Follow(m.MainPID) {
+		p.mu.Lock()
+		p.status.PID, p.adoptable = m.MainPID, p.proc.Adoptable(p.adoptable.Containment)
+		p.mu.Unlock()
+		p.publish(events.Event{Kind: events.MainProcess, Message: fmt.Sprintf("pid %d takes the place of the process that was started", m.MainPID)})
+		p.group.StateFile.Changed()
+	}
+	p.Send(lifecycle.Event{Kind: lifecycle.OnNotified, Notification: m})
+}

@@ -1,0 +1,227 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/confine"
+	"github.com/swansong-go/swansong/launcher/internal/events"
+	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
+	"github.com/swansong-go/swansong/launcher/internal/output"
+	"github.com/swansong-go/swansong/launcher/internal/probe"
+	"github.com/swansong-go/swansong/launcher/internal/spawn"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+)
+
+// cleanUp removes the files, the port and the containment of a process that has been reaped. The process
+// stays in the state file until then, so that the next launcher cleans up if this one is killed.
+func (p *Process) cleanUp() {
+	statefile.RemoveFilesOf(p.group.Dir, p.id)
+	p.group.Ports.Release(p.port)
+	if p.cfg.OnLauncherDeath == spec.Keep {
+		p.adoptable.Empty(time.Now()) // the containment is empty now, except for survivors, which an alarm has named
+	}
+}
+
+func (p *Process) lifecycleSocket() string {
+	return statefile.FileOf(p.group.Dir, p.id, statefile.LifecycleSocket)
+}
+func (p *Process) serviceSocket() string {
+	return statefile.FileOf(p.group.Dir, p.id, statefile.ServiceSocket)
+}
+
+// placeholders returns what the placeholders in the commands of this process stand for.
+func (p *Process) placeholders() spawn.Placeholders {
+	return spawn.Placeholders{ID: p.id, Group: p.group.Name, Dir: p.group.Dir, Socket: p.serviceSocket(), Port: p.port}
+}
+
+// start starts or adopts the subprocess, and the goroutines that copy its output.
+func (p *Process) start() error {
+	if p.cfg.UsesPort() && p.adopted == nil {
+		port, err := p.group.Ports.Take()
+		if err != nil {
+			return fmt.Errorf("launcher: process %q: %w", p.id, err)
+		}
+		p.mu.Lock() // the state file has the port
+		p.port = port
+		p.mu.Unlock()
+	}
+	args, env := p.placeholders().Command(p.cfg, spawn.Inherited(p.cfg, os.Environ()))
+	if p.cfg.Protocol.CallsProcess() {
+		env = append(env, p.conn.Env(statefile.SocketIn(p.group.Dir))...)
+		conn, err := p.conn.Open(p.adopted != nil)
+		if err != nil {
+			return err
+		}
+		p.mu.Lock()
+		p.child = pb.NewProcessLifecycleInterfaceClient(conn)
+		p.mu.Unlock()
+	}
+	env = append(env, p.listenNotify()...)
+	if p.adopted != nil {
+		return p.adopt()
+	}
+	p.learnSecrets(args, env)
+	inherited := p.group.Listeners()
+	files, names := inherited.Files(), inherited.Names()
+	if len(files) > 0 {
+		env = append(env, fmt.Sprintf("LISTEN_FDS=%d", len(files)), "LISTEN_FDNAMES="+strings.Join(names, ":"))
+	}
+	rlimits, haveRlimits := confine.Env(p.cfg.Rlimits)
+	if haveRlimits {
+		env = append(env, rlimits)
+	}
+	if helper := p.group.Helper; len(helper) > 0 && (len(files) > 0 || haveRlimits) {
+		args = append(append([]string{}, helper...), spawn.Resolve(args)...)
+	}
+	as, _, _, err := confine.LookUp(p.cfg)
+	if err != nil {
+		return fmt.Errorf("launcher: process %q: %w", p.id, err)
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return fmt.Errorf("launcher: %w", err)
+	}
+	defer null.Close()
+	child := proc.Spec{User: as, Limits: p.limits(), Dir: p.cfg.WorkDir, Env: env, Stdin: null, ExtraFiles: files, In: p.group.Containment, ParentDeath: spawn.ParentDeath,
+		OnLeaderExit: p.drainNotify, BeforeReap: p.group.Gate.Enter}
+	if p.cfg.OnLauncherDeath == spec.Keep {
+		done, err := p.prepareToKeep(&child)
+		defer done()
+		if err != nil {
+			p.unprepared = true
+			return fmt.Errorf("launcher: process %q: %w", p.id, err)
+		}
+	}
+	// The launcher does not become a subreaper. Orphans are found by the mark in their environment,
+	// and the launcher could not tell an orphan that it would have to reap from a child that the
+	// embedding program waits for.
+	child.Args = args
+	// A socket of this name is a leftover, because ids are not reused and the directory belongs to
+	// this launcher.
+	os.Remove(p.lifecycleSocket())
+	started, err := proc.Start(child)
+	if err != nil {
+		return fmt.Errorf("launcher: process %q: %w", p.id, err)
+	}
+	p.onStarted(started)
+	return nil
+}
+
+// limits returns the limits of the process. If they cannot be kept, and need not be, an alarm says so.
+func (p *Process) limits() proc.Limits {
+	limits := confine.Limits(p.cfg.Limits)
+	if p.cfg.Limits.IfUnavailable == spec.Warn {
+		if err := proc.CheckLimits(limits); err != nil {
+			p.publish(events.Event{Kind: events.Alarm, Message: "runs without its limits: " + err.Error()})
+			return proc.Limits{}
+		}
+	}
+	return limits
+}
+
+// learnSecrets makes the launcher mask the secrets of the process, before it can print them.
+func (p *Process) learnSecrets(args, env []string) {
+	if err := p.group.Secrets.Learn(p.ended, p.cfg, args, env); err != nil {
+		p.publish(events.Event{Kind: events.Alarm, Message: err.Error()})
+	}
+}
+
+// prepareToKeep makes the process that is about to be started independent of this launcher, and
+// records it for the next one, if the state file can be written. The caller calls done when the
+// process has been started.
+func (p *Process) prepareToKeep(child *proc.Spec) (done func(), err error) {
+	done = func() {
+		child.Stdout.Close()
+		child.Stderr.Close()
+	}
+	defer func() {
+		if err != nil {
+			child.ReadStdout.Close()
+			child.ReadStderr.Close()
+		}
+	}()
+	if child.ReadStdout, child.Stdout, err = output.MakeFIFO(statefile.FileOf(p.group.Dir, p.id, output.Streams[0])); err != nil {
+		return done, err
+	}
+	if child.ReadStderr, child.Stderr, err = output.MakeFIFO(statefile.FileOf(p.group.Dir, p.id, output.Streams[1])); err != nil {
+		return done, err
+	}
+	child.In, child.ParentDeath = proc.NewContainment(), 0
+	p.mu.Lock()
+	p.adoptable = proc.Adoptable{Containment: child.In}
+	p.mu.Unlock()
+	if err := p.group.StateFile.Flush(p.group.Scope.Done()); err != nil {
+		if p.group.Scope.Err() != nil {
+			return done, fmt.Errorf("it was not started, because its group is stopping: %w", context.Cause(p.group.Scope))
+		}
+		// Without the file, the next launcher would not find the process, and start another one
+		// beside it. So the guardian ends the process with the launcher until it is in the file.
+		p.group.Guardian.Tell()
+		p.publish(events.Event{Kind: events.Alarm, Message: "started although the state file cannot be written: until it can be, this process ends with the launcher, " +
+			"and the next launcher cannot adopt it: " + err.Error()})
+	}
+	child.In.Make()
+	return done, nil
+}
+
+// onStarted records a process that runs, and copies its output.
+func (p *Process) onStarted(started *proc.Process) {
+	p.mu.Lock()
+	p.proc = started
+	p.adoptable = started.Adoptable(p.adoptable.Containment)
+	p.status.PID, p.status.Contained = started.Pid(), started.Containment()
+	p.mu.Unlock()
+	close(p.begun)
+	p.group.StateFile.Changed()
+	p.group.Started()
+	if p.notify != nil {
+		p.calls.Go(p.notify.Serve)
+	}
+	p.startProbes()
+	for i, o := range []*proc.Output{started.Stdout(), started.Stderr()} {
+		if o == nil {
+			continue
+		}
+		r := io.Reader(o)
+		if p.adopted != nil {
+			r = output.Resume(p.adopted.Kept[i], o)
+		}
+		p.logs.Go(func() { p.copyOutput(output.Streams[i], r) })
+	}
+}
+
+// startProbes starts the probes of the process. They end when the process is being stopped.
+func (p *Process) startProbes() {
+	g := p.placeholders().Probed(p.cfg)
+	if p.adopted != nil && p.adopted.ReadyAt != 0 {
+		g.StartupProbe = spec.Probe{} // it has succeeded under the earlier launcher
+	}
+	check := probe.NewCheck(func(ctx context.Context, args []string) error {
+		exit, last, err := spawn.Run(ctx, p.group.Containment, p.cfg.WorkDir, args, p.placeholders().ProbeEnv(p.cfg, p.proc.Pid(), spawn.Inherited(p.cfg, os.Environ())))
+		if err == nil && (exit.Code != 0 || exit.Signal != 0) {
+			err = errors.New(strings.TrimSuffix(exit.String()+": "+last, ": "))
+		}
+		return err
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	p.stopProbes = cancel
+	p.calls.Go(func() {
+		probe.Watch(ctx, g, p.Status().Started, check, func(r probe.Role, err error) {
+			e := lifecycle.Event{Kind: lifecycle.OnProbe, Probe: r}
+			if err != nil {
+				e.Err = err.Error()
+			}
+			p.drainNotify() // what the process has said before counts first
+			p.Send(e)
+		})
+	})
+}

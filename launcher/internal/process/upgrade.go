@@ -1,0 +1,42 @@
+package process
+
+import (
+	"os"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
+)
+
+// Suspend stops reading what the process prints, until resume is called. It returns the open files
+// of the process, its two outputs and its socket for messages, each nil if there is none, and the
+// beginnings of lines that were read from the outputs. The caller has closed the gate.
+func (p *Process) Suspend() (files [3]*os.File, kept [2][]byte, resume func(), err error) {
+	var undo []func()
+	resume = func() {
+		for _, f := range undo {
+			f()
+		}
+	}
+	for i, o := range []*proc.Output{p.proc.Stdout(), p.proc.Stderr()} {
+		if o != nil {
+			files[i], kept[i] = o.Pause()
+			undo = append(undo, o.Resume)
+		}
+	}
+	if p.notify != nil {
+		if files[2], err = p.notify.File(); err == nil {
+			undo = append(undo, func() { files[2].Close() })
+		}
+	}
+	return files, kept, resume, err
+}
+
+// AddIdentity adds to the record of the process how another program in the place of this one
+// recognizes it. The record of a process to be kept says so already.
+func (p *Process) AddIdentity(to *statefile.Process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if to.Adoptable.Mark == "" && p.proc != nil {
+		to.Adoptable = p.proc.Identity()
+	}
+}
