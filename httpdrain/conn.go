@@ -28,6 +28,7 @@ type conn struct {
 	mu            sync.Mutex
 	state         connState
 	lastStart     time.Duration // when the latest request was read, as the time since epoch
+	client        *client       // nil before the drain
 	interval      time.Duration // the usual time between the starts of two requests, see beginHandler; 0 before the second one
 	requests      *request      // requests whose handlers run; if there are none, the last one until it is answered
 	deadline      readDeadline
@@ -181,7 +182,8 @@ func (c *conn) endReads() {
 }
 
 func (c *conn) onTimer() {
-	c.record(connEvent{kind: eventTimer})
+	c.mu.Lock()
+	c.stepUnlock(connEvent{kind: eventTimer, keep: c.clientWait()})
 }
 
 // onConnState handles a state of the connection that the http.Server has reported.

@@ -18,6 +18,9 @@ func (c *conn) beginHandler(q *request) {
 		c.interval = max(q.start-c.lastStart, c.interval*3/4)
 	}
 	c.lastStart = q.start
+	if c.client != nil {
+		c.client.recordStart(q.start)
+	}
 	q.next = c.requests
 	c.requests = q
 	c.stepUnlock(connEvent{kind: eventHandlerStart})

@@ -48,8 +48,9 @@ const (
 //
 // What the drain does in each phase:
 //
-//	reading, no byte of a request   ends the connection after the linger; on HTTP/2 it sends the
-//	                                second GOAWAY first, and waits for another linger
+//	reading, no byte of a request   ends the connection after the linger, unless the client has sent
+//	                                a request on another one; on HTTP/2 it sends the second GOAWAY
+//	                                first, and waits for another linger
 //	reading, part of a header       ends it when the client has paused for headerTimeout
 //	serving                         waits; the response says Connection: close, and on HTTP/2 the
 //	                                first GOAWAY is sent at once
@@ -134,6 +135,10 @@ type connEvent struct {
 	data          []byte    // for eventRead
 	canSendGoAway bool      // for eventHTTP2
 	stream        bool      // for eventHandlerEnd: the handler served a stream of Debug
+
+	// keep is for eventTimer: how long the drain still keeps the connection although it is quiet,
+	// because its client sends requests on other connections.
+	keep time.Duration
 }
 
 // connActions is a set of actions. conn carries them out in the order of the constants.
@@ -202,7 +207,7 @@ func (s *connState) apply(e connEvent) connActions {
 	case eventStream:
 		s.streams++
 	case eventTimer:
-		return s.onTimer(e.now)
+		return s.onTimer(e)
 	case eventListed:
 		s.incompleteSince = time.Time{}
 	case eventHTTP2, eventConfirm, eventLastResponse:
@@ -274,7 +279,7 @@ func (s *connState) quietTime(now time.Time) time.Duration {
 		return min(s.linger, defaultLinger) // leaves time for a stream that the client opened before it received the GOAWAY
 	case s.announced && !s.closeAnnounced:
 		return max(headerTimeout, s.linger)
-	case !s.preface && (s.unanswered || s.inHandshake && s.handshake.IsUnderWay()):
+	case s.isInHeader():
 		if s.unansweredSince.IsZero() {
 			s.unansweredSince = now
 		}
@@ -284,17 +289,26 @@ func (s *connState) quietTime(now time.Time) time.Duration {
 	return s.linger
 }
 
+// isInHeader reports whether the client has begun a request's header or a TLS handshake.
+func (s *connState) isInHeader() bool {
+	return !s.preface && (s.unanswered || s.inHandshake && s.handshake.IsUnderWay())
+}
+
 func (s *connState) startTimer(now time.Time) connActions {
 	s.due = now.Add(s.interval)
 	return setTimer
 }
 
-func (s *connState) onTimer(now time.Time) connActions {
+func (s *connState) onTimer(e connEvent) connActions {
+	now := e.now
 	switch {
 	case s.due.IsZero() || now.Before(s.due):
 		return 0 // the timer was stopped or started again after it had fired
 	case s.intervals > 1:
 		s.intervals--
+		return s.startTimer(now)
+	case e.keep > 0 && !s.readsEnded && !s.announced && !s.isInHeader():
+		s.intervals, s.interval = waitSteps, e.keep/waitSteps
 		return s.startTimer(now)
 	case s.announced && !s.closeAnnounced:
 		s.closeAnnounced, s.wrote = true, false

@@ -49,6 +49,7 @@ var kindNames = map[string]connEvent{
 	"stream":        {kind: eventStream},
 	"lastResponse":  {kind: eventLastResponse},
 	"timer":         {kind: eventTimer},
+	"keepTimer":     {kind: eventTimer, keep: time.Second}, // the client has sent a request on another connection
 	"listed":        {kind: eventListed},
 	"confirm":       {kind: eventConfirm},
 }
@@ -89,6 +90,11 @@ func TestConnState_StepReturnsActions(t *testing.T) {
 		{name: "quiet at the stop", events: "new drain", want: "setTimer"},
 		{name: "part of the linger is over", events: "new drain timer", want: "setTimer", after: testLinger / waitSteps},
 		{name: "the linger is over", events: "new drain timer" + linger, want: "endReads setTimer", after: testLinger},
+		{name: "the client is active", events: "new drain timer timer timer timer keepTimer", want: "setTimer", after: testLinger},
+		{name: "the client is no longer active", events: "new drain timer timer timer timer keepTimer timer" + linger, want: "endReads setTimer", after: testLinger + time.Second},
+		{name: "the client is active again", events: "new drain timer" + linger + " keepTimer", want: "endReads setTimer", after: testLinger + endReadsInterval},
+		{name: "half a header of an active client", events: "new read drain timer timer timer timer keepTimer", want: "endReads setTimer", after: headerTimeout},
+		{name: "HTTP/2 of an active client", events: "new http2 read write active idle drain confirm timer timer timer timer keepTimer", want: "sendGoAway setTimer", after: testLinger},
 		{name: "the server has not closed it", events: "new drain timer timer" + linger, want: "endReads setTimer", after: testLinger + endReadsInterval},
 		{name: "closed", events: "new drain timer" + linger + " close", want: "stopTimer", after: testLinger},
 		{name: "a request within the linger", events: "new drain timer read", want: "setTimer", after: testLinger / waitSteps},
@@ -245,7 +251,7 @@ func (r reachable) possible(name string) bool {
 		return s.streams > 0
 	case "lastResponse":
 		return s.handlers > 0
-	case "timer":
+	case "timer", "keepTimer":
 		return r.timer
 	case "listed":
 		return s.hasUnknownRequest()
@@ -306,7 +312,7 @@ func (r *reachable) do(t *testing.T, todo connActions, path string) connActions 
 		t.Errorf("%s: contradictory actions: %v", path, todo)
 	}
 	switch {
-	case strings.HasSuffix(path, " timer") || todo&stopTimer != 0:
+	case strings.HasSuffix(path, "imer") || todo&stopTimer != 0:
 		r.timer = todo&setTimer != 0
 	case todo&setTimer != 0:
 		r.timer = true

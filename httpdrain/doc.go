@@ -20,7 +20,8 @@
 //     GOAWAY tells the client to open no new streams. A request that still arrives is served.
 //  4. A connection that has been quiet for the linger (see [WithLinger]) is closed, on HTTP/2 after
 //     a second GOAWAY that names the last stream. So is a connection that never sent a byte, for
-//     which net/http alone waits five seconds and more.
+//     which net/http alone waits five seconds and more. On HTTP/1, quiet connections are kept while
+//     their client still sends requests on others.
 //  5. Serve waits until hijacked connections, such as websockets, are closed. Their
 //     handlers, and those of server-sent events and long polls, learn of the stop from the scope in
 //     the request's context.

@@ -137,6 +137,7 @@ func (d *drain) begin() (n int) {
 	d.closeChannels()
 	d.mu.Unlock()
 	conns := d.snapshot()
+	groupByClient(conns)
 	for _, c := range conns {
 		c.beginDrain()
 	}

@@ -204,9 +204,9 @@ func ExampleWithLogger() {
 	// msg="httpdrain: drained" server=http
 }
 
-// The linger must be longer than a proxy needs to stop using a connection, here 300 ms. The server
-// waits for the next request of a client that sends requests regularly, but no longer than two
-// seconds.
+// The linger must be longer than a client of a distant network needs to stop using a connection,
+// here 300 ms. The server waits for the next request of a client that sends requests regularly, but
+// no longer than two seconds.
 func ExampleWithLinger() {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()

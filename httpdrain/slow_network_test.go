@@ -42,7 +42,7 @@ func TestServe_LosesNoRequestOverSlowNetwork(t *testing.T) {
 				for i := range clients {
 					random := rand.New(rand.NewPCG(1, uint64(i)))
 					client, far := net.Pipe()
-					testkit.ConnectSlowly(far, ln.Dial(), delay)
+					testkit.ConnectSlowly(far, ln.dialFrom(t, fmt.Sprint("client ", i)), delay)
 					wg.Go(func() {
 						defer client.Close()
 						in := bufio.NewReader(client)

@@ -344,7 +344,7 @@ func TestWithPacing_SpreadsStopsOverTime(t *testing.T) {
 			p := ln.dial(t)
 			go func() { p.send(get); p.answered(); p.closed() }()
 		}
-		idle := ln.dial(t)
+		idle := ln.dialFrom(t, "another client")
 		synctest.Wait()
 		began = time.Now()
 		v.s.Shutdown()

@@ -10,9 +10,8 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// A process with an inherited listener is restarted under load. No client is refused, and every
-// process exits with code 0. On a busy machine, a client may lose a request if it pauses for longer
-// than the linger; http.Server.Shutdown loses one of most clients.
+// A process with an inherited listener is restarted under load. No client is refused or loses a
+// request, and every process exits with code 0.
 func TestRestart_RefusesNoClientOfInheritedListener(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -31,7 +30,7 @@ func TestRestart_RefusesNoClientOfInheritedListener(t *testing.T) {
 	}
 	testkit.Equal(t, "refused", got.refused.Load(), int64(0))
 	testkit.Equal(t, "exit codes", codes, map[int]int{0: restarts + 1})
-	if n := got.lost.Load(); n > restarts {
+	if n := got.lost.Load(); n > 0 {
 		t.Errorf("%d of %d requests lost", n, got.started.Load())
 	}
 }

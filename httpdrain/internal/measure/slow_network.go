@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -70,8 +71,8 @@ func stopFarClients(how string, clients int, delay, think, lameDuck time.Duratio
 	var t tally
 	var wg sync.WaitGroup
 	begin := make(chan struct{})
-	for range clients {
-		server, err := net.Dial("tcp", addr)
+	for i := range clients {
+		server, err := dialAs(i, addr)
 		if err != nil {
 			panic(err)
 		}
@@ -90,6 +91,16 @@ func stopFarClients(how string, clients int, delay, think, lameDuck time.Duratio
 	}
 	wg.Wait()
 	return fmt.Sprintf("%d (%.1f s)", t.lost.Load(), took.Seconds())
+}
+
+// dialAs connects to addr from an address that is different for each i, because the clients are
+// different machines.
+func dialAs(i int, addr string) (net.Conn, error) {
+	var d net.Dialer
+	if runtime.GOOS == "linux" { // elsewhere, 127.0.0.1 is often the only loopback address
+		d.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 1, byte(i>>8), byte(i))}
+	}
+	return d.Dial("tcp", addr)
 }
 
 // startProcess serves HTTP in the way that how says: with graceful.Run and httpdrain, or with net/http

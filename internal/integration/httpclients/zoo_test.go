@@ -17,7 +17,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/httpdrain"
@@ -188,10 +187,6 @@ func (p program) run(t *testing.T, url string, answered *atomic.Int64) (requests
 	return requests, failures, output
 }
 
-// linger is longer than the default. On a busy machine, a client may be delayed for as long as the
-// default, and then send its next request just when the server closes the connection.
-var linger = httpdrain.WithLinger(time.Second, 3*time.Second)
-
 // A relay is a service that is replaced without losing its socket.
 type relay struct {
 	url     string
@@ -234,9 +229,9 @@ func (r *relay) serve(ln net.Listener) {
 	r.scope, r.done = s, done
 	go func() {
 		if r.secure {
-			done <- httpdrain.ServeTLS(s, srv, ln, "", "", linger)
+			done <- httpdrain.ServeTLS(s, srv, ln, "", "")
 		} else {
-			done <- httpdrain.Serve(s, srv, ln, linger)
+			done <- httpdrain.Serve(s, srv, ln)
 		}
 	}()
 }

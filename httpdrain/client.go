@@ -1,0 +1,71 @@
+package httpdrain
+
+import (
+	"math"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// clientQuiet is how long a client must have sent no request, on any of its connections, before the
+// drain closes those that are quiet.
+const clientQuiet = time.Second
+
+// A client is what the drain knows of all connections from one host. It exists because of proxies.
+// A proxy has a pool of connections, and prefers the one that it has used last. When the drain has
+// ended that one with a response, the proxy takes another one, which may have been idle for
+// seconds. If the drain judged each connection alone, it would close the idle ones just when the
+// proxy begins to use them.
+type client struct {
+	lastStart atomic.Int64 // when the latest request was read, as the time since epoch, or noRequest
+}
+
+const noRequest = math.MinInt64
+
+// groupByClient sets the client of each of conns.
+func groupByClient(conns []*conn) {
+	clients := map[string]*client{}
+	for _, c := range conns {
+		host := c.remote()
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			host = h
+		}
+		cl := clients[host]
+		if cl == nil {
+			cl = new(client)
+			cl.lastStart.Store(noRequest)
+			clients[host] = cl
+		}
+		c.mu.Lock()
+		c.client = cl
+		if c.lastStart != 0 {
+			cl.recordStart(c.lastStart)
+		}
+		c.mu.Unlock()
+	}
+}
+
+// recordStart records a request that was read at the time at since epoch.
+func (cl *client) recordStart(at time.Duration) {
+	for {
+		last := cl.lastStart.Load()
+		if int64(at) <= last || cl.lastStart.CompareAndSwap(last, int64(at)) {
+			return
+		}
+	}
+}
+
+// clientWait returns how long the drain must still keep the connection although it is quiet, because
+// its client sends requests on other connections. No connection is kept for longer than maxLinger
+// after the beginning of the drain. The caller holds c.mu.
+func (c *conn) clientWait() time.Duration {
+	if c.client == nil {
+		return 0
+	}
+	last := c.client.lastStart.Load()
+	if last == noRequest {
+		return 0
+	}
+	until := min(time.Duration(last)+clientQuiet, c.drain.began.Sub(epoch)+c.drain.maxLinger)
+	return until - time.Since(epoch)
+}
