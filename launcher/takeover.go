@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/launcher/internal/guardian"
@@ -178,7 +179,7 @@ func (m *Manager) takeOver(taken *upgrade.Taken) {
 	}
 	m.upgraded = &upgraded{taken.ID, taken.Failed, len(known)}
 	known = append(known, m.host.Guardian.Adoptable()...)
-	guardian.EndStrays(m.host.Containment, known)
+	m.host.Containment.EndStrays(taken.Children(), known, time.Now().Add(spec.ReapTimeout))
 }
 
 // announce publishes that this program has taken over, and stops the groups that are not configured

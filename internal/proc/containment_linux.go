@@ -79,36 +79,6 @@ func (p Containment) Leader() (Adoptable, bool) {
 	return Adoptable{p, first.PID, first.start}, true
 }
 
-// Children returns the processes in the containment, and in none of others, that are children of this
-// program and have not exited.
-func (p Containment) Children(others []Adoptable) (all []Adoptable) {
-	for _, m := range childrenBut(others) {
-		marks := marksOf(m)
-		isOther := slices.ContainsFunc(others, func(k Adoptable) bool { return slices.Contains(marks, k.Mark) })
-		if slices.Contains(marks, p.Mark) && !isOther {
-			all = append(all, Adoptable{PID: m.PID, Born: m.start})
-		}
-	}
-	return all
-}
-
-// Reap reaps the children of this program that have exited, except others. It signals no process: a
-// process that has exited can have left others in its process group.
-func Reap(others []Adoptable) {
-	for _, m := range childrenBut(others) {
-		if m.zombie {
-			syscall.Wait4(m.PID, nil, syscall.WNOHANG, nil)
-		}
-	}
-}
-
-// childrenBut returns the children of this program, without others.
-func childrenBut(others []Adoptable) []Member {
-	return slices.DeleteFunc(newSnapshot().all, func(m Member) bool {
-		return m.PPID != os.Getpid() || slices.ContainsFunc(others, func(k Adoptable) bool { return k.PID == m.PID })
-	})
-}
-
 // Self returns this program.
 func Self() Adoptable {
 	self, _ := stat(os.Getpid())

@@ -20,10 +20,10 @@ func (Containment) empty(time.Time) []Member { return nil }
 func (Containment) Leader() (Adoptable, bool) { return Adoptable{}, false }
 
 // Children always returns nil on this system.
-func (Containment) Children([]Adoptable) []Adoptable { return nil }
+func Children() []Adoptable { return nil }
 
-// Reap does nothing on this system.
-func Reap([]Adoptable) {}
+// EndStrays does nothing on this system.
+func (Containment) EndStrays(_, _ []Adoptable, _ time.Time) {}
 
 // Self always returns an empty Adoptable on this system.
 func Self() Adoptable { return Adoptable{} }

@@ -66,8 +66,9 @@ func unblockSignals() uintptr { return blockSignals() + 1 }
 // Exec replaces this program by another one, as execve does: the processes of this program become
 // children of the new one. The given files stay open under their file descriptors, and all other
 // files are closed. Exec waits for a concurrent start of a process. The program must have called
-// ServeForks. Exec returns only if it fails, and has then changed nothing.
-func Exec(path string, args, env []string, files []*os.File) (err error) {
+// ServeForks. Exec calls env immediately before the execve. Exec returns only if it fails, and has
+// then changed nothing.
+func Exec(path string, args []string, env func() []string, files []*os.File) (err error) {
 	if !forker.isMain.Load() {
 		return ErrNotMainThread
 	}
@@ -82,7 +83,7 @@ func Exec(path string, args, env []string, files []*os.File) (err error) {
 		}
 		maskSignals(blockSignals(), heldSignals)
 		defer maskSignals(unblockSignals(), heldSignals)
-		err = &os.PathError{Op: "execve", Path: path, Err: syscall.Exec(path, args, env)}
+		err = &os.PathError{Op: "execve", Path: path, Err: syscall.Exec(path, args, env())}
 	})()
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -43,9 +44,16 @@ func init() {
 			var fd uintptr
 			stdin.Control(func(n uintptr) { fd = n })
 			env := append(os.Environ(), asRole+"=executed", fmt.Sprintf("CHILD=%s", k), fmt.Sprintf("STDIN=%d", fd))
-			missing := proc.Exec("/no/such/program", os.Args, env, nil)
+			missing := proc.Exec("/no/such/program", os.Args, func() []string { return env }, nil)
 			fmt.Println(missing)
-			panic(proc.Exec(os.Args[0], os.Args, env, []*os.File{child.Stdin()}))
+			var late atomic.Bool
+			syscall.ForkLock.RLock() // Exec waits for it, as for the start of another process
+			go func() {
+				time.Sleep(10 * time.Millisecond)
+				late.Store(true)
+				syscall.ForkLock.RUnlock()
+			}()
+			panic(proc.Exec(os.Args[0], os.Args, func() []string { return append(env, fmt.Sprint("LATE=", late.Load())) }, []*os.File{child.Stdin()}))
 		}))
 	}
 	// The role "executed" ends the process that the role "executes" has started, and prints how
@@ -70,6 +78,7 @@ func init() {
 			os.NewFile(uintptr(stdin), "stdin").Close()
 			<-child.Done()
 			fmt.Println("the child ended:", child.Exit())
+			fmt.Println("the environment is made after Exec has waited:", os.Getenv("LATE"))
 			other, err := proc.Start(proc.Spec{Args: []string{"grep", "SigBlk", "/proc/self/status"}, Stdout: os.Stdout, Stderr: os.Stderr})
 			if err != nil {
 				panic(err)
@@ -91,7 +100,7 @@ func TestExec_KeepsChildrenAndSignals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "execve /no/such/program: no such file or directory\nthe child ended: exit status 0\nSigBlk:\t0000000000000000\n"
+	want := "execve /no/such/program: no such file or directory\nthe child ended: exit status 0\nthe environment is made after Exec has waited: true\nSigBlk:\t0000000000000000\n"
 	if diff := cmp.Diff(want, string(out)); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}

@@ -11,4 +11,4 @@ import (
 func ServeForks(func()) error { return errors.ErrUnsupported }
 
 // Exec always fails on this system.
-func Exec(string, []string, []string, []*os.File) error { return errors.ErrUnsupported }
+func Exec(string, []string, func() []string, []*os.File) error { return errors.ErrUnsupported }

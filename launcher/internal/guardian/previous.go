@@ -127,20 +127,6 @@ func endNow(k proc.Adoptable, deadline time.Time) error {
 	return err
 }
 
-// EndStrays ends the children of this program in a containment that do not belong to known processes:
-// what an earlier program in this process has started and does not hand over, such as hooks. It also
-// reaps children that have exited, such as a process that has named another one as its main process.
-func EndStrays(in proc.Containment, known []proc.Adoptable) {
-	now := time.Now()
-	for _, k := range in.Children(known) {
-		if p, err := proc.Adopt(k, proc.Spec{Args: []string{"hook"}, Linger: -1, Child: true}); err == nil {
-			p.End(proc.Deadlines{Terminate: now, Kill: now, GiveUp: now.Add(spec.ReapTimeout)})
-			p.Close()
-		}
-	}
-	proc.Reap(known)
-}
-
 // End ends the guardian of an earlier launcher. The guardian must not read the output of processes
 // any longer, because this launcher is about to read it.
 func End(k proc.Adoptable) {

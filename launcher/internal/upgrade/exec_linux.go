@@ -10,12 +10,13 @@ import (
 	"syscall"
 
 	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/upgrade/early"
 	"golang.org/x/sys/unix"
 )
 
 // Variables with which a program is executed that takes over.
 const (
-	envHandoff = "SWANSONG_UPGRADE"         // the number of the file with the handoff, and the pid
+	envHandoff = early.Handoff              // the number of the file with the handoff, and the pid
 	envFailed  = "SWANSONG_UPGRADE_ERROR"   // why the program that was to take over has executed this one again
 	envSignals = "SWANSONG_UPGRADE_SIGNALS" // signals that the program before this one has got, and may not have handled
 )
@@ -23,21 +24,21 @@ const (
 // maxFailed is how many bytes of an error are handed over.
 const maxFailed = 4 << 10
 
-// early are the signals that a program gets before it handles signals, which would end it, and those
-// that the program before it has handed over.
-var early Signals
+// caught are the signals that a program has got before it handled signals, and those that the program
+// before it has handed over.
+var caught = Signals{early.Signals}
 
 func init() {
-	if os.Getenv(envHandoff) != "" {
-		early = CatchSignals()
-		early.add(os.Getenv(envSignals))
+	if caught.c != nil {
+		caught.add(os.Getenv(envSignals))
+		children = proc.Children()
 	}
 }
 
 // Exec executes a program in the place of this one, with the arguments of this one, and hands over h,
 // these files, and the signals that were caught. It returns only an error, after which everything is
 // as before.
-func (h *Handoff) Exec(program string, open Open, caught Signals) error {
+func (h *Handoff) Exec(program string, open Open, signals Signals) error {
 	self, err := os.Open("/proc/self/exe")
 	if err != nil {
 		return err
@@ -59,10 +60,10 @@ func (h *Handoff) Exec(program string, open Open, caught Signals) error {
 	if _, err := memory.Write(text); err != nil {
 		return err
 	}
-	return execute(program, os.Args, memory, files, "", caught)
+	return execute(program, os.Args, memory, files, "", signals)
 }
 
-func execute(program string, args []string, handoff *os.File, files []*os.File, failed string, caught Signals) error {
+func execute(program string, args []string, handoff *os.File, files []*os.File, failed string, signals Signals) error {
 	if _, err := handoff.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
@@ -76,10 +77,13 @@ func execute(program string, args []string, handoff *os.File, files []*os.File, 
 			env = append(env, v)
 		}
 	}
-	if signals := caught.take(); signals != "" {
-		env = append(env, envSignals+"="+signals)
+	withSignals := func() []string { // called as late as possible
+		if numbers := signals.take(); numbers != "" {
+			return append(env, envSignals+"="+numbers)
+		}
+		return env
 	}
-	return proc.Exec(program, args, env, append(files, handoff))
+	return proc.Exec(program, args, withSignals, append(files, handoff))
 }
 
 // A Taken is a launcher that this program has taken over. The methods of a nil Taken do nothing.
@@ -160,7 +164,7 @@ func (t *Taken) GoBack(err error) error {
 			files = append(files, f)
 		}
 	}
-	back := execute(fmt.Sprintf("/proc/self/fd/%d", t.Files.Program), t.Args, t.handoff, files, err.Error(), early)
+	back := execute(fmt.Sprintf("/proc/self/fd/%d", t.Files.Program), t.Args, t.handoff, files, err.Error(), caught)
 	return fmt.Errorf("%w; and the program that was to be upgraded cannot go on: %w", err, back)
 }
 
@@ -177,7 +181,7 @@ func (t *Taken) Done(stopped <-chan struct{}) {
 		}
 	}
 	tookOver.Store(true)
-	early.replay(stopped)
+	caught.replay(stopped)
 }
 
 // use returns a file that the launcher goes on to use.

@@ -7,23 +7,16 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/upgrade/early"
 )
 
 // Signals are signals that the program has got and that an upgrade could lose: the program that has
 // got them may have ended before it has acted on them. The zero value has none, and gets none.
 type Signals struct{ c chan os.Signal }
 
-// CatchSignals returns Signals that get, from now on, those that stop a launcher and SIGHUP, besides
-// others that are notified of them.
-func CatchSignals() Signals {
-	s := Signals{make(chan os.Signal, 16)}
-	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM} {
-		if !signal.Ignored(sig) {
-			signal.Notify(s.c, sig)
-		}
-	}
-	return s
-}
+// CatchSignals returns Signals that get, from now on, those that stop a launcher and SIGHUP.
+func CatchSignals() Signals { return Signals{early.Catch()} }
 
 // Stop ends the catching of signals.
 func (s Signals) Stop() { signal.Stop(s.c) }

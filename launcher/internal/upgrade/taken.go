@@ -11,6 +11,13 @@ import (
 
 var tookOver atomic.Bool
 
+// children are the children that this program had when it was executed.
+var children []proc.Adoptable
+
+// Children returns the processes that the program has started that was taken over, as far as they had
+// not been reaped.
+func (t *Taken) Children() []proc.Adoptable { return children }
+
 // TookOver reports whether this program has taken over from another one, with Done.
 func TookOver() bool { return tookOver.Load() }
 
