@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -23,9 +22,6 @@ type container struct {
 	cgroup  *cgroup // nil if no cgroup could be created
 	mark    string
 }
-
-// subreaper is true once this process is the new parent of its orphaned descendants.
-var subreaper atomic.Bool
 
 // markKey is the environment variable that contains the marks of all containers that a process is
 // in. The idea of recognizing processes by their environment comes from Jenkins
@@ -44,13 +40,6 @@ func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 	}
 	cmd.Env = append(env, markKey+"="+marks)
 
-	if spec.Subreaper {
-		const setChildSubreaper = 36
-		_, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, setChildSubreaper, 1, 0, 0, 0, 0)
-		if errno == 0 {
-			subreaper.Store(true)
-		}
-	}
 	pidfd := -1
 	attr := syscall.SysProcAttr{Setpgid: true, Pdeathsig: spec.ParentDeath, PidFD: &pidfd, Credential: spec.User.credential()}
 	plain := *cmd // a copy for a second attempt, because a Cmd can be started only once
@@ -135,6 +124,28 @@ func (c *container) near() (found []Member, complete bool) {
 	return found, false
 }
 
+// orphans returns the living members that are not descendants of the leader any more, because their
+// parent has exited, and the descendants of these. It does not read all of /proc: the kernel makes an
+// orphan the child of an ancestor of the leader, which is this program or one of the ancestors of
+// this program. The result can be incomplete; see descendants. The leader has not been reaped.
+func (c *container) orphans() (found []Member) {
+	leader, ok := stat(c.pid)
+	led := ok && c.leads(leader)
+	for pid := os.Getpid(); pid > 0; {
+		for _, m := range children(pid) {
+			if m.zombie || m.start < c.start || c.leads(m) {
+				continue
+			}
+			if led && (m.PGID == c.pid || m.SID == c.pid) || slices.Contains(marksOf(m), c.mark) {
+				found = append(append(found, m), descendants(m.PID)...)
+			}
+		}
+		m, _ := stat(pid)
+		pid = m.PPID
+	}
+	return found
+}
+
 // members returns the living processes of the container, except for the leader.
 func (c *container) members() []Member {
 	var found []Member
@@ -150,13 +161,7 @@ func (c *container) members() []Member {
 		slices.SortStableFunc(found, func(a, b Member) int { return cmp.Compare(a.PID, b.PID) })
 		found = slices.CompactFunc(found, func(a, b Member) bool { return a.PID == b.PID })
 	}
-	return slices.DeleteFunc(found, func(m Member) bool {
-		if m.zombie && subreaper.Load() && m.PPID == os.Getpid() && !c.leads(m) {
-			// This process has become the parent of the zombie, so no other process reaps it.
-			syscall.Wait4(m.PID, nil, syscall.WNOHANG, nil)
-		}
-		return m.zombie || c.leads(m)
-	})
+	return slices.DeleteFunc(found, func(m Member) bool { return m.zombie || c.leads(m) })
 }
 
 // walk finds the process group, the session, the descendants and the marked processes in /proc. One

@@ -60,7 +60,36 @@ func init() {
 		}
 		forever()
 	}
-	roles["leave-twice"] = func(args []string) { leave(args[0], "hidden") }
+	roles["leave-twice"] = func(args []string) { leave(args[0], cmp.Or(os.Getenv("LEAF"), "hidden")) }
+	// The role "marked" starts a process that carries the given mark, and is not a member itself.
+	roles["marked"] = func(args []string) {
+		os.Setenv(proc.MarkVariable, args[0])
+		leave("setsid", "hidden")
+		io.Copy(io.Discard, os.Stdin)
+	}
+	if os.Getenv(asRole) == "headless" {
+		runtime.LockOSThread() // so that the main goroutine runs on the main thread
+	}
+	// The role "headless" ends the main thread and runs on in another thread.
+	roles["headless"] = func([]string) {
+		go func() {
+			for stateOf("self/task/"+strconv.Itoa(os.Getpid())) != "Z" {
+				runtime.Gosched()
+			}
+			roles["hidden"](nil)
+		}()
+		syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
+	}
+	// The role "large" uses so much memory that its exit takes some milliseconds.
+	roles["large"] = func([]string) {
+		memory := make([]byte, 64<<20)
+		for i := 0; i < len(memory); i += 4096 {
+			memory[i] = 1
+		}
+		fmt.Println("ready")
+		forever()
+		runtime.KeepAlive(memory)
+	}
 	roles["hidden"] = func([]string) {
 		signal.Ignore(syscall.SIGTERM)
 		fmt.Println(os.Getpid())
@@ -134,11 +163,21 @@ func leave(how, role string) {
 	}
 }
 
-// alive reports whether a process is running. A zombie does not count.
+// alive reports whether a thread of a process is running. A zombie does not count.
 func alive(pid int) bool {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	return slices.ContainsFunc(threads, func(t os.DirEntry) bool {
+		return !strings.Contains("XZ", stateOf(fmt.Sprintf("%d/task/%s", pid, t.Name())))
+	})
+}
+
+// stateOf returns the state of the process or thread with the given directory in /proc, such as "R"
+// for a running one. It returns "" if there is none.
+func stateOf(dir string) string {
+	text, _ := os.ReadFile("/proc/" + dir + "/stat")
 	_, rest, _ := strings.Cut(string(text), ") ")
-	return err == nil && !strings.HasPrefix(rest, "Z")
+	state, _, _ := strings.Cut(rest, " ")
+	return state
 }
 
 // eachContainment runs a test with every kind of containment that this machine offers.
@@ -341,16 +380,98 @@ func TestKill_QueuesOneSearch(t *testing.T) {
 	}
 }
 
-// The result of a search does not replace the result of a search that began later.
-func TestMembers_KeepsResultOfLatestSearch(t *testing.T) {
-	p := start(t, self("wait"))
-	readLine(t, p)
-	storeEarlier, storeLater := p.BeginSearch(), p.BeginSearch()
-	storeLater([]proc.Member{{PID: 2}})
-	storeEarlier([]proc.Member{{PID: 1}})
-	if known := p.Known(); len(known) != 1 || known[0].PID != 2 {
-		t.Errorf("known are %v, want what the later search has found", known)
+// Terminate reaches a process whose parent has exited without a search.
+func TestTerminate_ReachesOrphansWithoutSearch(t *testing.T) {
+	spec := self("forked twice")
+	spec.Env = append(spec.Env, "LEAF=polite")
+	spec.NoCgroup = true
+	p := start(t, spec)
+	lines := bufio.NewScanner(p.Stdout())
+	lines.Scan()
+	pid, err := strconv.Atoi(lines.Text())
+	if err != nil {
+		t.Fatal(err)
 	}
+	lines.Scan() // the process is no longer a descendant of the leader
+	finishSearch := p.HoldSearch()
+	p.Terminate()
+	awaitEnd(t, pid)
+	finishSearch()
+	if stateOf(strconv.Itoa(p.Pid())) == "Z" { // or else the waiter might have ended the process
+		t.Error("the leader has exited, although it ignores SIGTERM")
+	}
+}
+
+// awaitEnd waits for a process to end that is not a child of this program. If it does not end, the
+// test fails and ends it.
+func awaitEnd(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(tooLong); alive(pid); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Errorf("the process with pid %d is still running", pid)
+			syscall.Kill(pid, syscall.SIGKILL)
+			return
+		}
+	}
+}
+
+// A process that was found once is ended with the others, even if later searches do not find it.
+// The test uses a process that no search can find.
+func TestProcess_EndsMembersFoundEarlier(t *testing.T) {
+	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
+		spec := contain(self("echo"))
+		spec.Linger = -1
+		p, other := start(t, spec), start(t, self("wait"))
+		p.Remember(other.Pid())
+		p.Stdin().Close()
+		exit := awaitDone(t, p)
+		if alive(other.Pid()) {
+			t.Error("the process is still running")
+		}
+		if len(exit.Left) != 1 || exit.Left[0].PID != other.Pid() {
+			t.Errorf("left: %v, want pid %d", exit.Left, other.Pid())
+		}
+	})
+}
+
+// A process whose main thread has ended is alive as long as it has other threads, although /proc
+// shows it as a zombie without an environment.
+func TestProcess_EndsProcessWithoutMainThread(t *testing.T) {
+	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
+		spec := contain(self("leave twice exit"))
+		spec.Env = append(spec.Env, "LEAF=headless")
+		spec.Linger = -1
+		p := start(t, spec)
+		pid, err := strconv.Atoi(readLine(t, p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		exit := awaitDone(t, p)
+		if alive(pid) {
+			t.Errorf("the process with pid %d is still running", pid)
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if len(exit.Left) != 1 || exit.Left[0].PID != pid {
+			t.Errorf("left: %v, want pid %d", exit.Left, pid)
+		}
+	})
+}
+
+// While a process exits, its environment cannot be read any more, so the walk does not take it for
+// one without a mark. The test can miss that state, so it tries several processes.
+func TestWalk_KnowsThatExitingProcessMayBeMarked(t *testing.T) {
+	for range 20 {
+		p := start(t, self("large"))
+		readLine(t, p)
+		p.Signal(syscall.SIGKILL)
+		for alive(p.Pid()) {
+			env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.Pid()))
+			if len(env) == 0 && proc.MayBeMarked(p.Pid()) {
+				return
+			}
+		}
+	}
+	t.Error("each of twenty exiting processes was taken for one without a mark")
 }
 
 // If a process has been reaped, End does not report it as unconfirmed, even if its cgroup is still
@@ -373,7 +494,6 @@ func TestProcess_LeavesNoSurvivor(t *testing.T) {
 				t.Run(how+"/"+leader, func(t *testing.T) {
 					spec := contain(self("leave " + how + " " + leader))
 					spec.Linger = -1 // the process ignores SIGTERM, so do not wait for it to exit
-					spec.Subreaper = how == "twice"
 					p := start(t, spec)
 					pid, err := strconv.Atoi(readLine(t, p))
 					if err != nil {
@@ -647,25 +767,19 @@ func TestEnd_KillsEarlierIfSearchesAreSlow(t *testing.T) {
 
 // After Kill, what the leader has left behind is killed at once, and gets no time to exit.
 func TestKill_GivesLeftoversNoTime(t *testing.T) {
-	spec := self("forked twice")
-	spec.NoCgroup, spec.Linger, spec.Subreaper = true, time.Hour, true
+	spec := self("wait")
+	spec.NoCgroup, spec.Linger = true, time.Hour
 	p := start(t, spec)
-	lines := bufio.NewScanner(p.Stdout())
-	lines.Scan()
-	pid, err := strconv.Atoi(lines.Text())
+	readLine(t, p)
+	// Another process starts the one that is left behind, so that only the waiter can find it.
+	other := start(t, self("marked "+p.Identity().Mark))
+	pid, err := strconv.Atoi(readLine(t, other))
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines.Scan()                   // the process is no longer a descendant of the leader
-	finishSearch := p.HoldSearch() // only the waiter can find the process
+	finishSearch := p.HoldSearch()
 	p.Kill()
-	for deadline := time.Now().Add(tooLong); alive(pid); runtime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Error("the process that was left behind is still running")
-			syscall.Kill(pid, syscall.SIGKILL)
-			break
-		}
-	}
+	awaitEnd(t, pid)
 	finishSearch()
 	if exit := awaitDone(t, p); len(exit.Survivors) > 0 {
 		t.Errorf("survivors: %v", exit.Survivors)

@@ -23,6 +23,12 @@ func (p *Process) Unsure() bool {
 	return unsure
 }
 
+// MayBeMarked reports whether the marks of a process cannot be known at the moment.
+func MayBeMarked(pid int) bool {
+	m, ok := stat(pid)
+	return ok && marksOf(m) == nil
+}
+
 // HoldSearch makes every search for members to signal wait until the result is called.
 func (p *Process) HoldSearch() (release func()) {
 	p.search.Lock()
@@ -36,14 +42,12 @@ func (p *Process) Searches() int {
 	return p.searches
 }
 
-// BeginSearch returns the function that stores what a search that begins now has found.
-func (p *Process) BeginSearch() (store func([]Member)) { return p.beginSearch() }
-
-// Known returns the result of the latest search.
-func (p *Process) Known() []Member {
+// Remember makes the given process a known member.
+func (p *Process) Remember(pid int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.known
+	m, _ := stat(pid)
+	p.remember([]Member{m})
 }
 
 // NotDone returns a copy of a reaped process whose channel Done is open.

@@ -31,7 +31,7 @@ func lookForMarked(variable string) (found []Marked, unsure bool) {
 		if m.PID == os.Getpid() || m.kernel || m.zombie || !m.isOfThisUser() {
 			continue
 		}
-		text, err := os.ReadFile(procFile(m.PID, "environ"))
+		text, err := environ(m.PID)
 		if err != nil {
 			continue
 		}

@@ -21,33 +21,27 @@ func (p *Process) Members() []Member {
 }
 
 // members searches for the living processes of the container, except for the leader. On a busy
-// machine, the search can take a second.
+// machine, the search can take a second. The result includes members that only an earlier search has
+// found: a process that is exiting has no environment any more, so the search cannot see its mark.
 func (p *Process) members() []Member {
-	store := p.beginSearch()
-	members := p.contain.members()
-	store(members)
-	return members
-}
-
-// beginSearch is called when a search begins. It returns a function that stores the result of that
-// search.
-func (p *Process) beginSearch() (store func([]Member)) {
+	begin := time.Now()
+	p.mu.Lock()
+	p.searches++
+	p.mu.Unlock()
+	found := p.contain.members()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.searches++
-	search, begin := p.searches, time.Now()
-	return func(members []Member) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.slowest = max(p.slowest, time.Since(begin))
-		if search > p.knownSince { // a search that began later may have ended earlier
-			p.known, p.knownSince = members, search
-		}
-	}
+	p.slowest = max(p.slowest, time.Since(begin))
+	p.remember(found)
+	return slices.Clone(p.known)
 }
 
-// knownMembers returns the processes that are known without a search and are still alive: the
-// leader, and what the latest search has found.
+// remember adds members to the known ones and drops those that have ended. The caller holds mu.
+func (p *Process) remember(found []Member) {
+	p.known = slices.DeleteFunc(slices.Concat(found, without(p.known, found)), func(m Member) bool { return !m.isAlive() })
+}
+
+// knownMembers returns the processes that are known without a search and are still alive.
 func (p *Process) knownMembers() (alive []Member) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,16 +51,9 @@ func (p *Process) knownMembers() (alive []Member) {
 	if leader, ok := p.contain.leader(); ok {
 		alive = append(alive, leader)
 	}
-	known := p.known
-	if near, complete := p.contain.near(); complete {
-		known = near
-	}
-	for _, m := range known {
-		if m.isAlive() {
-			alive = append(alive, m)
-		}
-	}
-	return alive
+	near, _ := p.contain.near()
+	p.remember(near)
+	return append(alive, p.known...)
 }
 
 // without returns those of the members that are not in known.

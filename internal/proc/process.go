@@ -52,16 +52,15 @@ type Process struct {
 	// waiter while it reaps. It is locked before mu.
 	search sync.Mutex
 
-	mu         sync.Mutex
-	reaped     bool
-	followed   *Member // the process that has taken the place of the leader; nil if there is none
-	killing    bool    // SIGKILL has been sent
-	exit       Exit
-	queued     map[syscall.Signal]bool // the signals for which a goroutine waits to begin its search
-	searches   int                     // how many searches have begun
-	slowest    time.Duration           // how long the slowest search has taken
-	known      []Member                // result of the latest finished search
-	knownSince int                     // the number of the search whose result is in known, counted from 1
+	mu       sync.Mutex
+	reaped   bool
+	followed *Member // the process that has taken the place of the leader; nil if there is none
+	killing  bool    // SIGKILL has been sent
+	exit     Exit
+	queued   map[syscall.Signal]bool // the signals for which a goroutine waits to begin its search
+	searches int                     // how many searches have begun
+	slowest  time.Duration           // how long the slowest search has taken
+	known    []Member                // the members that have been found so far, without those that are known to have ended
 }
 
 // An Exit describes how a process ended.

@@ -2,6 +2,8 @@ package proc
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -72,8 +74,8 @@ func stat(pid int) (m Member, ok bool) {
 	if err != nil || open < 0 || end < open {
 		return m, false
 	}
-	// The fields after the command are: state ppid pgrp session tty tpgid flags …; starttime is the
-	// 22nd field of the line.
+	// The fields after the command are: state ppid pgrp session tty tpgid flags …; num_threads and
+	// starttime are the 20th and the 22nd field of the line.
 	var fields [20][]byte
 	rest := text[end+1:]
 	for i := range fields {
@@ -90,7 +92,8 @@ func stat(pid int) (m Member, ok bool) {
 	}
 	m = Member{PID: pid, PPID: number(1), PGID: number(2), SID: number(3), Command: string(text[open+1 : end])}
 	m.start, err = strconv.ParseUint(string(fields[19]), 10, 64)
-	m.zombie = fields[0][0] == 'Z' || fields[0][0] == 'X'
+	// A process whose main thread has ended is in state Z, too, but its other threads run on.
+	m.zombie = (fields[0][0] == 'Z' || fields[0][0] == 'X') && number(17) <= 1
 	const pfKthread = 0x00200000
 	m.kernel = number(6)&pfKthread != 0
 	return m, err == nil
@@ -113,18 +116,48 @@ func read(fd int, b []byte) (n int, err error) {
 }
 
 // descendants returns the children of a process, their children, and so on. Unlike a search in all
-// of /proc, it takes less than a millisecond. It misses processes whose parent has exited, and finds
-// nothing on kernels without CONFIG_PROC_CHILDREN.
+// of /proc, it takes less than a millisecond. It misses processes whose parent has exited.
 func descendants(pid int) (found []Member) {
-	tasks, _ := os.ReadDir(procFile(pid, "task")) // each thread has the children that it has started
-	for _, task := range tasks {
-		text, _ := os.ReadFile(filepath.Join(procFile(pid, "task"), task.Name(), "children"))
+	for _, m := range children(pid) {
+		found = append(append(found, m), descendants(m.PID)...)
+	}
+	return found
+}
+
+// children returns the children of a process. It may miss one if another child ends meanwhile, and
+// finds none on kernels without CONFIG_PROC_CHILDREN.
+func children(pid int) (found []Member) {
+	for _, task := range threads(pid) { // each thread has the children that it has started
+		text, _ := os.ReadFile(filepath.Join(task, "children"))
 		for _, field := range strings.Fields(string(text)) {
 			child, _ := strconv.Atoi(field)
 			if m, ok := stat(child); ok && m.PPID == pid {
-				found = append(append(found, m), descendants(child)...)
+				found = append(found, m)
 			}
 		}
 	}
 	return found
+}
+
+// threads returns the directories of the threads of a process.
+func threads(pid int) (dirs []string) {
+	tasks, _ := os.ReadDir(procFile(pid, "task"))
+	for _, task := range tasks {
+		dirs = append(dirs, filepath.Join(procFile(pid, "task"), task.Name()))
+	}
+	return dirs
+}
+
+// environ returns the environment that a process was started with.
+func environ(pid int) ([]byte, error) {
+	env, err := os.ReadFile(procFile(pid, "environ"))
+	if len(env) > 0 || errors.Is(err, fs.ErrPermission) {
+		return env, err
+	}
+	for _, task := range threads(pid) { // the main thread may have ended before the others
+		if env, err := os.ReadFile(filepath.Join(task, "environ")); len(env) > 0 {
+			return env, err
+		}
+	}
+	return env, err
 }

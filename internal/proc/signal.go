@@ -58,9 +58,9 @@ func (p *Process) signalAll(sig syscall.Signal) (searched <-chan struct{}) {
 }
 
 // signalKnown sends sig to all processes that can be found without a search: the process group,
-// which includes the leader, the cgroup, the descendants of the leader, and what the latest search
-// has found. It sends nothing if the leader has been reaped. It returns the members to which it has
-// sent sig, and whether the caller has to search for more.
+// which includes the leader, the cgroup, the descendants of the leader, its orphans, and what earlier
+// searches have found. It sends nothing if the leader has been reaped. It returns the members to
+// which it has sent sig, and whether the caller has to search for more.
 func (p *Process) signalKnown(sig syscall.Signal) (sent []Member, search bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,11 +75,12 @@ func (p *Process) signalKnown(sig syscall.Signal) (sent []Member, search bool) {
 	// List the descendants before the group is signalled: once their parent has exited, they are no
 	// longer descendants of the leader.
 	near, complete := p.contain.near()
-	if complete {
-		p.known = near
-	}
+	p.remember(near)
 	p.contain.signalGroup(sig)
-	sent = slices.Concat(near, without(p.known, near))
+	if !complete {
+		p.remember(p.contain.orphans())
+	}
+	sent = slices.Clone(p.known)
 	p.contain.signalOthers(sent, sig)
 	if sig == syscall.SIGTERM {
 		p.contain.resumeGroup()

@@ -1,10 +1,11 @@
 package proc
 
 import (
-	"os"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -123,11 +124,18 @@ func (b *envlessProcesses) forget(m Member) {
 	delete(b.since, processID{m.PID, m.start})
 }
 
-// marksOf returns the marks in the environment of a process, or nil if its environment is empty.
+// marksOf returns the marks in the environment of a process. It returns nil if the environment is
+// empty, which it is during an exec, and if the process is exiting and has released its memory: from
+// Linux 6.16 on, the environment cannot be read then.
 func marksOf(m Member) []string {
-	env, err := os.ReadFile(procFile(m.PID, "environ"))
+	if m.zombie {
+		return []string{}
+	}
+	env, err := environ(m.PID)
 	switch {
-	case err != nil || m.zombie:
+	case errors.Is(err, syscall.ESRCH) && m.isAlive():
+		return nil
+	case err != nil:
 		return []string{}
 	case len(env) == 0:
 		return nil

@@ -39,11 +39,6 @@ type Spec struct {
 	// is available.
 	NoCgroup bool
 
-	// Subreaper makes this program the parent of orphans among its descendants
-	// (PR_SET_CHILD_SUBREAPER), so that it can reap the processes that the leader leaves behind.
-	// The setting applies to the whole program and is never reset. Linux only.
-	Subreaper bool
-
 	// OnLeaderExit, unless nil, is called when the leader has exited, before the processes that it has
 	// left behind are ended. It can call [Process.Follow].
 	OnLeaderExit func()
