@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,9 +21,9 @@ import (
 
 func init() {
 	// The role "keeper" starts a child in a containment, prints what Adopt needs, and waits to be
-	// killed.
+	// killed. The second argument is the directory of the cgroup; see below.
 	roles["keeper"] = func(args []string) {
-		containment := proc.NewContainment()
+		containment := below(args[1:])
 		if args[0] == "walk" {
 			containment.Cgroup = ""
 		}
@@ -38,17 +39,18 @@ func init() {
 		json.NewEncoder(os.Stdout).Encode(p.Adoptable(containment))
 		forever()
 	}
-	// The role "owner" makes an empty cgroup, prints its path, and waits.
-	roles["owner"] = func([]string) {
-		containment := proc.NewContainment()
+	// The role "owner" makes an empty cgroup in a directory, prints its path, and waits.
+	roles["owner"] = func(args []string) {
+		containment := below(args)
 		containment.Make()
 		fmt.Println(containment.Cgroup)
 		forever()
 	}
 	// The role "client" starts a process that is to die with it. That process starts another one, which
-	// leaves its group and inherits file descriptor 3.
-	roles["client"] = func([]string) {
+	// leaves its group and inherits file descriptor 3. The argument is the directory of the cgroup.
+	roles["client"] = func(args []string) {
 		spec := self("leave-unmarked")
+		spec.In.Cgroup = args[0]
 		spec.ParentDeath, spec.ExtraFiles = syscall.SIGKILL, []*os.File{os.NewFile(3, "held")}
 		p, err := proc.Start(spec)
 		if err != nil {
@@ -81,6 +83,25 @@ func withContainments(t *testing.T, test func(t *testing.T, kind string)) {
 		}
 		test(t, "cgroup")
 	})
+}
+
+// below returns a containment whose cgroup is in the given directory, if there is one, and otherwise
+// beside the cgroups of all other programs.
+func below(dirs []string) proc.Containment {
+	c := proc.NewContainment()
+	if len(dirs) > 0 {
+		c.Cgroup = filepath.Join(dirs[0], filepath.Base(c.Cgroup))
+	}
+	return c
+}
+
+// ownDirectory returns a containment whose cgroup contains the cgroups of a test. In the directory of
+// this program, every program that starts a process removes what dead programs have left.
+func ownDirectory(t *testing.T) proc.Containment {
+	c := proc.NewContainment()
+	c.Make()
+	t.Cleanup(func() { c.Empty(time.Now().Add(tooLong)) })
+	return c
 }
 
 // startOrphan returns a process whose parent has been killed. The process ignores SIGTERM, and so
@@ -279,17 +300,17 @@ func TestStart_RemovesCgroupsOfDeadPrograms(t *testing.T) {
 		if kind != "cgroup" {
 			return
 		}
-		spec := self("owner")
-		spec.NoCgroup = true // so the owner makes its cgroup in the same directory as this test
-		owner := start(t, spec)
+		next := self("exit 0")
+		next.In = ownDirectory(t)
+		owner := start(t, self("owner "+next.In.Cgroup))
 		path := readLine(t, owner)
-		awaitDone(t, start(t, self("exit 0")))
+		awaitDone(t, start(t, next))
 		if _, err := os.Stat(path); err != nil {
 			t.Errorf("the cgroup of a running program was removed: %v", err)
 		}
 		owner.Signal(syscall.SIGKILL)
 		awaitDone(t, owner)
-		awaitDone(t, start(t, self("exit 0")))
+		awaitDone(t, start(t, next))
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the cgroup of a program that was killed still exists: %v", err)
 		}
@@ -308,8 +329,10 @@ func TestStart_KillsLeftoversOfDeadPrograms(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer held.Close()
-		runUntilKilled(t, "client", w)
-		awaitDone(t, start(t, self("exit 0")))
+		next := self("exit 0")
+		next.In = ownDirectory(t)
+		runUntilKilled(t, "client "+next.In.Cgroup, w)
+		awaitDone(t, start(t, next))
 		held.SetReadDeadline(time.Now().Add(tooLong))
 		if _, err := held.Read(make([]byte, 1)); err != io.EOF { // all processes that have inherited it are dead
 			t.Errorf("a process that the client has left behind is still running: %v", err)
@@ -352,10 +375,12 @@ func TestStart_SparesProcessesThatMayOutliveTheirProgram(t *testing.T) {
 			return
 		}
 		var orphan proc.Adoptable
-		if err := json.Unmarshal([]byte(runUntilKilled(t, "keeper "+kind)), &orphan); err != nil {
+		next := self("exit 0")
+		next.In = ownDirectory(t)
+		if err := json.Unmarshal([]byte(runUntilKilled(t, "keeper "+kind+" "+next.In.Cgroup)), &orphan); err != nil {
 			t.Fatal(err)
 		}
-		awaitDone(t, start(t, self("exit 0")))
+		awaitDone(t, start(t, next))
 		if !orphan.Alive() {
 			t.Error("the process was killed")
 		}
