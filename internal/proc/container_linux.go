@@ -127,21 +127,18 @@ func (c *container) near() (found []Member, complete bool) {
 // orphans returns the living members that are not descendants of the leader any more, because their
 // parent has exited, and the descendants of these. It does not read all of /proc: the kernel makes an
 // orphan the child of an ancestor of the leader, which is this program or one of the ancestors of
-// this program. The result can be incomplete; see descendants. The leader has not been reaped.
+// this program. The result can be incomplete; see children. The leader has not been reaped.
 func (c *container) orphans() (found []Member) {
 	leader, ok := stat(c.pid)
 	led := ok && c.leads(leader)
-	for pid := os.Getpid(); pid > 0; {
-		for _, m := range children(pid) {
-			if m.zombie || m.start < c.start || c.leads(m) {
-				continue
-			}
-			if led && (m.PGID == c.pid || m.SID == c.pid) || slices.Contains(marksOf(m), c.mark) {
-				found = append(append(found, m), descendants(m.PID)...)
-			}
+	t := ancestorChildren.take()
+	for _, m := range t.all {
+		if m.zombie || m.start < c.start || c.leads(m) {
+			continue
 		}
-		m, _ := stat(pid)
-		pid = m.PPID
+		if led && (m.PGID == c.pid || m.SID == c.pid) || slices.Contains(t.marksOf(m), c.mark) {
+			found = append(append(found, m), descendants(m.PID)...)
+		}
 	}
 	return found
 }

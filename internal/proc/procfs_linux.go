@@ -18,7 +18,7 @@ func procFile(pid int, name string) string { return "/proc/" + strconv.Itoa(pid)
 // older contains the processes that are older than this program, and so belong to none of the
 // containers that it has started. They are most of a machine's processes, and to read all of them
 // for each search would take too long on a busy machine. A pid can be reused, but not within a
-// second, so the set is valid for that long. It is guarded by reading.
+// second, so the set is valid for that long. It is guarded by allProcesses.reading.
 var older struct {
 	pids  map[int]bool
 	until time.Time
@@ -29,7 +29,7 @@ var older struct {
 var adopting atomic.Bool
 
 // processes returns the processes in /proc, except for those that are older than this program,
-// unless adopting is set. The caller holds reading.
+// unless adopting is set. The caller holds allProcesses.reading.
 func processes() (all []Member) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -137,6 +137,16 @@ func children(pid int) (found []Member) {
 		}
 	}
 	return found
+}
+
+// childrenOfAncestors returns the children of this program and of its ancestors.
+func childrenOfAncestors() (all []Member) {
+	for pid := os.Getpid(); pid > 0; {
+		all = append(all, children(pid)...)
+		m, _ := stat(pid)
+		pid = m.PPID
+	}
+	return all
 }
 
 // threads returns the directories of the threads of a process.
