@@ -65,7 +65,7 @@ func TestConditions_FailedJobIsNotCompleted(t *testing.T) {
 		t.Fatal("no error")
 	}
 	testkit.Equal(t, "error", err.Error(), "launcher: group \"migrate\": 1 of 1 processes have failed\n"+
-		"launcher: group \"web\" was not started, because it waits for \"migrate\", which is finished and not completed")
+		"launcher: group \"web\" did not start: it waits until group \"migrate\" is completed, but \"migrate\" has finished without that")
 }
 
 // A service cannot complete, so no group can wait for that.

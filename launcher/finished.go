@@ -40,7 +40,7 @@ func (m *Manager) finished() (finished bool, err error) {
 		needed := m.waitsInVainFor(g)
 		switch {
 		case needed != "":
-			err = errors.Join(err, fmt.Errorf("launcher: group %q was not started, because it waits for %q, which is finished and not %s", g.name, needed, g.conditionOf(needed)))
+			err = errors.Join(err, fmt.Errorf("launcher: group %q did not start: it waits until group %q is %s, but %q has finished without that", g.name, needed, g.conditionOf(needed), needed))
 		case !g.isFinished():
 			return false, nil
 		default:

@@ -1,11 +1,6 @@
 package lspconn
 
-import (
-	"errors"
-	"time"
-)
-
-var errIdle = errors.New("a call is waiting, but the server has sent no message")
+import "time"
 
 // restartIdle begins the time of Server.IdleTimeout again. The caller holds c.mu.
 func (c *Conn) restartIdle() {

@@ -147,7 +147,7 @@ func (c *Conn) awaitStop() error {
 			}
 			left := c.idleLeft()
 			if left <= 0 {
-				return fmt.Errorf("%w for %v", errIdle, c.server.IdleTimeout)
+				return fmt.Errorf("a call is waiting, but the server has sent no message for %v", c.server.IdleTimeout)
 			}
 			idle.Reset(left)
 		}

@@ -145,7 +145,7 @@ func (g *Guardian) start() error {
 	if err != nil || got != guarding {
 		p.End(proc.Deadlines{GiveUp: time.Now().Add(spec.ReapTimeout)})
 		p.Close()
-		return fmt.Errorf("%q is not a guardian: it printed %q, want %q; its program has to call launcher.Guard", g.cfg.Args[0], got, guarding)
+		return fmt.Errorf("%q is not a guardian, the process that ends the processes of a killed launcher: it printed %q instead of %q; its program has to call launcher.Guard", g.cfg.Args[0], got, guarding)
 	}
 	g.mu.Lock()
 	g.proc = p

@@ -112,7 +112,7 @@ func (c creds) check(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 		return nil, nil, err
 	}
 	if !trusted(info.UID) && info.UID != c.owner {
-		return nil, nil, fmt.Errorf("%w: uid %d, pid %d", ErrForeign, info.UID, info.PID)
+		return nil, nil, fmt.Errorf("%w: the process with pid %d has uid %d", ErrForeign, info.PID, info.UID)
 	}
 	info.SecurityLevel = credentials.PrivacyAndIntegrity
 	return conn, info, nil

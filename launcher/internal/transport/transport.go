@@ -50,17 +50,17 @@ func New(cfg Config) *Connection { return &Connection{cfg: cfg} }
 func SplitAddress(address string) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", 0, fmt.Errorf("%q is not host:port", address)
+		return "", 0, fmt.Errorf("the address %q does not have the form host:port", address)
 	}
 	port, err = strconv.Atoi(text)
 	if err != nil || port < 0 || port > 65535 {
-		return "", 0, fmt.Errorf("%q: the port has to be 0 to 65535", address)
+		return "", 0, fmt.Errorf("the address %q has an invalid port; it has to be 0 to 65535", address)
 	}
 	return host, port, nil
 }
 
-// Env returns the environment variables that say where the process and the launcher, with this
-// socket, listen. Of files they hold the names, never the contents.
+// Env returns the environment variables that tell the process its own address and the launcher's,
+// which is launcherSocket. The variables for certificates and keys contain paths, never contents.
 func (c *Connection) Env(launcherSocket string) []string {
 	t, address := c.cfg.Transport, c.cfg.Socket
 	var env []string
