@@ -22,7 +22,7 @@ func TestGate_ReportsFaults(t *testing.T) {
 		{"below a gate of its own", result{row: row{limit: 1.03, gate: 1.2}, ratio: 1.2}, ""},
 		{"without a target", result{ratio: 100}, ""},
 		{"above a gate without a target", result{row: row{gate: 3}, ratio: 4}, slow},
-		{"with a target that is a time, and a gate", result{row: row{most: 150, gate: 20}, ratio: 19}, ""},
+		{"with a target that is a time, and a gate", result{row: row{maxTime: 150, gate: 20}, ratio: 19}, ""},
 		{"allocates as stated", result{row: row{allocs: 2}, allocated: 2.003}, ""},
 		{"allocates more", result{row: row{allocs: 2}, allocated: 3}, "allocates 3.0 times per operation, not 2"},
 		{"allocates less", result{row: row{allocs: 2}, allocated: 1}, "allocates 1.0 times per operation, not 2"},

@@ -20,9 +20,9 @@ type row struct {
 	limit float64 // the target: the maximum ratio of ours to theirs; 0: no target
 	gate  float64 // the maximum ratio for the gate; 0: one and a half times the limit, if there is one
 
-	// most is a target for our time in nanoseconds, instead of limit. The gate ignores most,
-	// because it checks only ratios; so such a row may also set the field gate.
-	most float64
+	// maxTime is a target for our time, in nanoseconds. A row sets either maxTime or limit. The
+	// command with -gate checks only ratios, so a row with a maxTime may also set the field gate.
+	maxTime float64
 
 	// alone is the peer without contention; nil for rows that are not about contention. Two
 	// processors may be threads of one core, or take turns on one core, so that there is no

@@ -48,12 +48,12 @@ func endRows() []row {
 			},
 		},
 		{
-			what: "GuardReport of 100000 guards in 10000 scopes", peer: byHand, most: 50e6, gate: manyReported, once: true,
+			what: "GuardReport of 100000 guards in 10000 scopes", peer: byHand, maxTime: 50e6, gate: manyReported, once: true,
 			ours:  func() func(int) { s := crowded(100_000, 10); return func(int) { s.GuardReport() } },
 			their: func() func(int) { r := registered(100_000, 10); return func(int) { r.report() } },
 		},
 		{
-			what: "GuardReport of 100000 guards, traced", peer: byHand, most: 50e6, gate: manyReported, once: true,
+			what: "GuardReport of 100000 guards, traced", peer: byHand, maxTime: 50e6, gate: manyReported, once: true,
 			ours: func() func(int) {
 				s := crowded(100_000, 10, ctxshutdown.WithTrace())
 				return func(int) { s.GuardReport() }

@@ -51,8 +51,8 @@ func (r result) cells(past *runs) []string {
 	switch {
 	case r.limit > 0:
 		limit = fmt.Sprintf("≤ %.2f ×", r.limit)
-	case r.most > 0:
-		limit = "≤ " + short(r.most)
+	case r.maxTime > 0:
+		limit = "≤ " + short(r.maxTime)
 	}
 	if r.missed() {
 		limit += ", **missed**"
@@ -70,8 +70,8 @@ func (r result) missed() bool {
 	switch {
 	case r.limit > 0:
 		return math.Round(100*r.ratio) > math.Round(100*r.limit)
-	case r.most > 0:
-		return r.ourTime > r.most
+	case r.maxTime > 0:
+		return r.ourTime > r.maxTime
 	}
 	return false
 }
