@@ -105,10 +105,10 @@ func isRegular(src io.Reader) bool {
 // It also ends a copy from a source that returns neither bytes nor an error.
 type plainReader struct {
 	read       func([]byte) (int, error)
-	emptyReads int // number of Reads in a row that returned neither bytes nor an error
+	emptyReads int // number of calls of Read in a row that returned neither bytes nor an error
 }
 
-// maxEmptyReads is the number of empty Reads in a row after which a copy fails. Package bufio has
+// maxEmptyReads is the number of empty reads in a row after which a copy fails. Package bufio has
 // the same limit.
 const maxEmptyReads = 100
 

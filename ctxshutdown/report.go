@@ -84,8 +84,8 @@ func (s *Swansong) GuardReport() GuardReport {
 		r.entries = append(r.entries, e)
 		r.count += e.Count
 	}
-	// The groups come from a map, whose order is random. Logs and golden files need the same order
-	// each time.
+	// The entries come from a map and so have a random order. They are sorted so that logs and
+	// golden files are the same each time.
 	slices.SortFunc(r.entries, func(a, b GuardEntry) int {
 		return cmp.Or(
 			cmp.Compare(b.Oldest, a.Oldest),

@@ -81,8 +81,8 @@ func TestDone_SecondContextIsUnregisteredFromParent(t *testing.T) {
 	testkit.Equal(t, "registered with the parent after the stop", parent.live, 0)
 }
 
-// If the last guard is released while Wait makes its error, Wait returns nil, not an error that
-// lists no guard.
+// If the last guard is released while Wait collects the guards for its error, Wait returns nil
+// instead of an error that lists no guard.
 func TestWait_ReturnsNilIfLastGuardIsReleasedMeanwhile(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	g := s.Guard()

@@ -106,8 +106,9 @@ func stoppedByPanic(scope *ctxshutdown.Swansong, what, name string, err *PanicEr
 }
 
 // resumeTimers makes the loop continue with its timers after a timer function has panicked. At that
-// point the flag due is set and no alarm is armed. resumeTimers wakes the loop instead of calling
-// runTimers, so that panicking timers cannot keep callbacks from running.
+// point the flag timers.due is still set, and the loop's runtime timer is not. resumeTimers wakes
+// the loop, which then runs waiting callbacks before the next timer. If it called runTimers itself,
+// timers that panic could keep callbacks from running.
 func (l *loop) resumeTimers() {
 	l.box.setRunning("")
 	l.box.wake()

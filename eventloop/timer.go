@@ -71,7 +71,7 @@ func (t *Timer) Stop() bool {
 	}
 	stopped := t.timers.remove(t)
 	if box := t.timers.box; stopped && box.dropped.Load() {
-		box.wake() // an unreachable loop ends once it has no timer
+		box.wake() // the loop is unreachable, so it ends if this was its last timer
 	}
 	return stopped
 }

@@ -127,7 +127,7 @@ func (l *ladder) step(e event) []action {
 			return l.advance(e)
 		}
 	case drained:
-		if l.Rung == Soft || l.Rung == Hard { // f holds a guard before Soft, so the scope cannot drain earlier
+		if l.Rung == Soft || l.Rung == Hard { // until Soft, f holds a guard, so the scope cannot drain before that phase
 			if l.Rung == Hard {
 				l.outcome = cutShort
 			}

@@ -113,7 +113,8 @@ func TestInOrder_ReportsStageStoppedOutOfTurn(t *testing.T) {
 	})
 }
 
-// A second signal or a call of Force ends InOrder at once. InOrder then stops the remaining stages.
+// After a second signal or a call of Force, InOrder stops all remaining stages without waiting for
+// the current one, and returns.
 func TestInOrder_EndsOnForce(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		began := time.Now()

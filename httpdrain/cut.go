@@ -61,10 +61,10 @@ type CutError struct {
 	Cause error  // why Work was cancelled
 }
 
-// maxListed is how many entries of Cut the message of a CutError lists.
+// maxListed is the maximum number of entries of the field Cut that CutError.Error lists.
 const maxListed = 5
 
-// Error returns a message that lists the oldest entries of Cut.
+// Error returns a message that lists the oldest entries of the field Cut.
 func (e *CutError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "httpdrain: %s: drain cut short (%v)", e.Name, e.Cause)

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// A lateContext delays the handlers on its connection until the channel goOn is closed.
+// A lateContext is the context of a connection. It delays the handlers on the connection until the
+// channel goOn is closed.
 type lateContext struct {
 	context.Context
 	calls *atomic.Int32

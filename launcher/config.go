@@ -138,9 +138,9 @@ type GroupConfig struct {
 	LivenessTimeout    time.Duration // time that a process has to answer a check; default 1 s, or LivenessInterval if that is shorter
 	LivenessFailures   int           // consecutive failed checks after which a process is replaced; default 3
 
-	StartupProbe   Probe // the other probes begin after its success; its failure is one of the process
+	StartupProbe   Probe // the other probes begin when it has succeeded; if it fails, the process counts as failed
 	ReadinessProbe Probe // while it fails, the process is WARMING: it gets no requests and does not count as ready
-	LivenessProbe  Probe // its failure stops the process, which counts as failed
+	LivenessProbe  Probe // if it fails, the process is stopped and counts as failed
 
 	// Watchdog, unless 0, is how long a ready process may be silent before it counts as failed: it
 	// sends WATCHDOG=1, as for sd_notify(3). WATCHDOG_USEC tells it so. For Auto and Notify.

@@ -274,7 +274,7 @@ type instances map[string]*instance
 type instance struct {
 	instanceProcess
 	accounted     bool // the exit of the process changes nothing any more: the group has stopped it, or has handled its exit
-	noReplacement bool // the process was stopped by order, or because there was one too many
+	noReplacement bool // do not start another process in its place: a user has ordered its stop, or the group had too many
 	finishedIn    int  // the revision in whose Shortfall the process counts as finished; 0: in none
 }
 

@@ -104,8 +104,8 @@ func ExampleDial() {
 	// CLEAN <nil>
 }
 
-// Over TCP both sides present a certificate. DialTLS itself fails if the files are missing; a
-// launcher that does not listen is reported by the first call.
+// Over TCP both sides present a certificate. If a certificate file is missing, DialTLS returns an
+// error. If the launcher does not listen, DialTLS succeeds and the first call returns the error.
 func ExampleDialTLS() {
 	to, conn, err := launcher.DialTLS("build.example.com:9443", launcher.TLS{Cert: "alice.pem", Key: "alice.key", CA: "ca.pem"})
 	if err != nil {

@@ -38,7 +38,7 @@ type Manager struct {
 	host           *process.Host
 	lock           *os.File
 	damagedState   string // the new path of the damaged state file of an earlier launcher; empty if it was intact
-	stateUntouched bool   // an earlier launcher has left a state file, and this launcher has not replaced it
+	stateUntouched bool   // the state file is that of an earlier launcher; this launcher has not written one yet
 	server         *admin.Server
 	running        sync.WaitGroup // the goroutines of the groups
 	reloader       *reloader

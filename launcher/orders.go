@@ -176,14 +176,14 @@ func (g *group) isReady(is func(Health) bool) func(Health) (bool, error) {
 	}
 }
 
-// setStopped records an order to stop or to start the group, for all revisions.
+// setStopped records whether a user has ordered the group to stop, in all revisions of the group.
 func (c *controller) setStopped(stopped bool) {
 	for _, r := range c.revisions.ByNumber {
 		r.Shortfall.Stopped = stopped
 	}
 }
 
-// scale records an order to have n processes, for both revisions of a roll.
+// scale records an order to have n processes, in both revisions if a roll is in progress.
 func (c *controller) scale(n int) {
 	c.degraded = degradation{}
 	c.revisions.Wanted().Scale(n)

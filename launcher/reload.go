@@ -137,8 +137,8 @@ func (r *reloader) source() any {
 	return source
 }
 
-// sideEffects lists what applying a configuration does, or why it is refused, apart from the
-// differences in the configuration.
+// sideEffects lists what applying next does besides changing the settings that differ. If next
+// would be refused, the list contains the reasons.
 func (r *reloader) sideEffects(next Config) (lines []string) {
 	m := r.manager
 	claimed := map[string]listeners.Set{} // the listeners that applying would open, by group

@@ -848,7 +848,7 @@ func TestClose_WritesNothingAfterExit(t *testing.T) {
 		conn.Ready(t.Context())
 		go conn.Call(context.Background(), "ask", nil)
 		synctest.Wait()
-		time.AfterFunc(time.Second/2, func() { close(release) }) // at this time, exit is being written
+		time.AfterFunc(time.Second/2, func() { close(release) }) // at this time, Close is writing the exit notification
 		mustClose(t, conn)
 		synctest.Wait()
 		if last := link.written[len(link.written)-1]; !strings.Contains(last, `"exit"`) {

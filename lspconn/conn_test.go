@@ -176,7 +176,7 @@ func TestNotifyLatest_ReplacesQueuedNotification(t *testing.T) {
 		latest := func(key, params string) {
 			ds = append(ds, conn.NotifyLatest(key, "note", json.RawMessage(params)))
 		}
-		latest("a", "1") // nothing is written yet, because the connection is initializing
+		latest("a", "1") // the connection does not write it yet, because it is initializing
 		latest("b", "2")
 		latest("a", "3")
 		go conn.Call(context.Background(), "echo", json.RawMessage("[4]"))
@@ -311,7 +311,7 @@ func TestNotifyLatest_MergesNotificationsAroundWithdrawnCall(t *testing.T) {
 			synctest.Wait()
 			return func() { cancel(); synctest.Wait() }
 		}
-		latest("a", "1") // nothing is written yet, because the connection is initializing
+		latest("a", "1") // the connection does not write it yet, because it is initializing
 		latest("b", "2")
 		first := send(func(ctx context.Context) { conn.Call(ctx, "echo", json.RawMessage("[0]")) })
 		latest("a", "3")

@@ -40,7 +40,7 @@ var ErrSuperseded error = &ResponseError{Code: CodeRequestFailed, Message: "supe
 type ConnError struct {
 	Name   string // the connection's name; empty if the Manager has not started it
 	Key    string // the key of the connection in its Manager; empty without one
-	Method string // the message's method; empty if the error does not concern a message
+	Method string // the method of the message that failed; empty if the error does not concern a message
 	State  State
 	Cause  error  // why the connection failed; nil if the connection was closed
 	Exit   *Exit  // the exit status of the server's process; nil if it is unknown

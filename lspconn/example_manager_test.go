@@ -50,8 +50,8 @@ func ExampleNewManager() {
 	// 2 <nil>
 }
 
-// The deadline is configurable within limits: an editor that the user has closed should be gone
-// within seconds.
+// The deadline of Manager.Close can be at most 15 seconds, because an editor that the user has
+// closed should be gone within seconds.
 func ExampleWithCloseTimeout() {
 	servers := func(string) (lspconn.Server, error) { return lspconn.Server{Command: []string{"gopls"}}, nil }
 	_, err := lspconn.NewManager(context.Background(), servers, lspconn.WithCloseTimeout(time.Minute))

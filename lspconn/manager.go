@@ -37,7 +37,7 @@ type entry struct {
 	conn     *Conn         // nil until the server is first started; written while lock and Manager.mu are held
 	started  time.Time     // when the server was last started; guarded by lock, as is restarts
 	restarts int           // the number of restarts in a row
-	reopen   bool          // the server has failed, and onRestart has not returned since; guarded by lock
+	reopen   bool          // the server has failed, and since then onRestart has not been called successfully; guarded by lock
 }
 
 // A ManagerOption configures NewManager. A nil option is ignored.

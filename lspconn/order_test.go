@@ -486,7 +486,7 @@ func orderHistory(t *testing.T, seed uint64) {
 					}
 					d.responded(i, wire)
 				})
-				synctest.Wait() // waits until the calls have been made, so that their ids are known
+				synctest.Wait() // waits until the calls have been sent, so that the test knows their ids
 			}
 		}
 		call(t, conn, "send", "["+strings.Join(messages, ",")+"]")

@@ -78,8 +78,8 @@ func (r *run) do(t *testing.T) {
 		switch e := recover().(type) {
 		case nil:
 		case error:
-			// When a bubble ends with goroutines left, synctest panics. The panic has no type of
-			// its own, so it is recognized by its text.
+			// If goroutines are left when a bubble ends, synctest panics with an error that has no
+			// type of its own. It is recognized by its text.
 			if !strings.HasPrefix(e.Error(), "deadlock: ") {
 				panic(e)
 			}

@@ -55,7 +55,7 @@ func TestRun_StopsScopeAtEveryMoment(t *testing.T) {
 				before = "began Running; took it: false, Complete; released Complete"
 			}
 			held := "took it: true, ShuttingDown"
-			if strings.HasSuffix(name, "a root") { // the root has guards of its own
+			if strings.HasSuffix(name, "a root") { // the other root counts the guard, so s completes at once
 				held = "took it: true, Complete"
 			}
 			testkit.Equal(t, "the runs", got, []string{

@@ -1,4 +1,4 @@
-// Package drainstats has the counters of the drains of HTTP servers. The packages httpdrain and
+// Package drainstats counts what happens while HTTP servers drain. The packages httpdrain and
 // http3drain increment the counters, and httpdrain.ReadStats returns them.
 package drainstats
 

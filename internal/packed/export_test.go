@@ -63,7 +63,7 @@ func (n *Node) KeepStripes() (withOldStripes func(operation func())) {
 	}
 }
 
-// AddChildren counts d announced children in the word of n that do not exist.
+// AddChildren adds d to the number of announced children in n's word, without creating children.
 func (n *Node) AddChildren(d int) { n.word.Add(uint64(d) * oneChild) }
 
 // SetWarned sets the warned bit of n only, like a Warn that has not reached the descendants yet.

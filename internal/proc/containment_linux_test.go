@@ -63,7 +63,7 @@ func init() {
 	roles["forked"] = func(args []string) {
 		signal.Ignore(syscall.SIGTERM)
 		leave(args[0], "hidden")
-		syscall.Wait4(-1, nil, 0, nil) // reaps the process between the two forks
+		syscall.Wait4(-1, nil, 0, nil) // reaps the child of this process that has forked and exited
 		fmt.Println("left")
 		forever()
 	}

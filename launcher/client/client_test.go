@@ -289,7 +289,7 @@ func TestHealthPort_ServesOnlyHealth(t *testing.T) {
 		serve(t) // under a launcher, serve must ignore EnvHealth
 		taken.Close()
 		life, err = client.Serve(client.WithSignals())
-		if err != nil && !errors.Is(err, syscall.EADDRINUSE) { // EADDRINUSE means that another process has taken the port meanwhile
+		if err != nil && !errors.Is(err, syscall.EADDRINUSE) { // EADDRINUSE: since taken was closed, another process has taken the port
 			t.Fatal(err)
 		}
 	}

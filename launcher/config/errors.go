@@ -10,8 +10,8 @@ import (
 // An Error is one error in a file.
 type Error struct {
 	File   string
-	Line   int    // counted from 1; 0 if the error concerns the file as a whole
-	Column int    // counted from 1
+	Line   int    // the first line is 1; 0 if the error concerns the file as a whole
+	Column int    // the first column is 1
 	Key    string // for example process_groups[0].max_surge; empty if the error does not concern a key
 	Rule   string // says what is expected, what was found, and what to do
 }

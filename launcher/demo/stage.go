@@ -43,7 +43,8 @@ type stage struct {
 	log      *eventLog
 }
 
-// newStage builds the programs and chooses addresses.
+// newStage builds the launcher and the programs that it runs, chooses free ports for both groups,
+// and writes the launcher's file.
 func newStage(ctx context.Context) (_ *stage, err error) {
 	dir, err := os.MkdirTemp("", "swansong")
 	if err != nil {

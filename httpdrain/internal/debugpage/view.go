@@ -25,7 +25,7 @@ type view struct {
 	Scopes   int         `json:"scopes"`             // number of scopes that hold guards
 	Ladder   *ladderView `json:"ladder"`             // null without a graceful.Process
 	Requests []request   `json:"requests,omitempty"` // the oldest requests, unless the tree names them
-	Blockers []blocker   `json:"blockers"`           // the first maxBlockers, by age and guards
+	Blockers []blocker   `json:"blockers"`           // at most maxBlockers, those with the oldest guards first
 	Filter   string      `json:"filter,omitempty"`
 	IsTraced bool        `json:"-"` // some ages are known, or no guard is held
 	Tree     *node       `json:"tree"`

@@ -341,7 +341,8 @@ func (r *restarts) send(ctx context.Context, dial func() (net.Conn, error), body
 	}
 }
 
-// behindProxies writes the table of what clients see when the servers behind a proxy are restarted.
+// behindProxies writes the table of the errors that clients see when servers behind a proxy are
+// restarted.
 func behindProxies(w io.Writer, n int) error {
 	const clients = 50
 	fmt.Fprintf(w, "\n## Behind proxies\n\nTwo servers behind a proxy, restarted in turn, %d times in all, while %d clients send POST requests. Each client pauses\n"+

@@ -13,8 +13,8 @@ import (
 	"github.com/swansong-go/swansong/httpdrain"
 )
 
-// tlsListener stops servers under load whose listener returns a *tls.Conn, as those of autocert and
-// tsnet do.
+// tlsListener measures what clients see when a server is stopped under load and its listener
+// returns a *tls.Conn. The listeners of autocert and tsnet do that.
 func tlsListener(w io.Writer, shutdowns int) {
 	fmt.Fprintf(w, "\n## A listener that returns a *tls.Conn\n\n%d shutdowns each way, of a server that gets its connections from `tls.Listen`, as from autocert or tsnet. %d clients.\n"+
 		"Lost and refused by GOAWAY are as in the first table.\n\n", shutdowns, clients)
@@ -41,8 +41,8 @@ func tlsListener(w io.Writer, shutdowns int) {
 	}
 }
 
-// endlessHeaders stops servers whose clients send a line of a request's header every second, and
-// never the end of the header.
+// endlessHeaders measures how long a server takes to stop while clients send a line of a request's
+// header every second, and never the end of the header.
 func endlessHeaders(w io.Writer) {
 	fmt.Fprintf(w, "\n## Headers without an end\n\n%d clients send a line of a header every second, and never the end of the header. The server has no ReadHeaderTimeout.\n"+
 		"Counted is `Silent` of `httpdrain.ReadStats`.\n\n", clients)

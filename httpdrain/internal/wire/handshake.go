@@ -1,13 +1,13 @@
 package wire
 
-// A Handshake finds the end of a TLS handshake in the encrypted bytes that a client sends. The
-// connection that httpdrain sees is below TLS, but the type and the length of each record are
+// A Handshake finds the end of a TLS handshake in the encrypted bytes that a client sends. Package
+// httpdrain sees a connection below TLS, but the record type and the length of each TLS record are
 // readable. A record of type 23, application data, is part of a request, with one exception: in TLS
-// 1.3 the client's last handshake message has that type too. It is recognized by its length.
+// 1.3 the client's last handshake message has that record type too. It is recognized by its length.
 //
-// The last handshake messages of a client that sends a certificate are longer, so the handshake type
-// takes them for part of a request. If such a client sends nothing after the handshake, its connection
-// is closed after headerTimeout instead of after the linger.
+// A client that sends a certificate sends longer messages at the end of the handshake, which a
+// Handshake takes for part of a request. If such a client sends no request after that, the drain
+// waits headerTimeout for the rest of the request, where it would wait only for the linger.
 type Handshake struct {
 	header     [5]byte
 	headerLen  int // number of bytes of the current record's header read so far

@@ -61,8 +61,8 @@ func TestHistories_OfConcurrentCallsAgreeWithModel(t *testing.T) {
 // A history is a tree of scopes and the recorded operations of a few goroutines on it.
 type history struct {
 	scopes    []*ctxshutdown.Swansong
-	requested []atomic.Int32 // number of completions requested from each scope
-	clock     atomic.Int64   // incremented at each call and each return
+	requested []atomic.Int32 // how often the completion of each scope has been requested
+	clock     atomic.Int64   // logical time, incremented at each call and each return of an operation
 	ready     atomic.Int32   // number of goroutines that are ready to begin
 	recorders []*recorder
 }

@@ -69,7 +69,8 @@ func gorillaEcho(w http.ResponseWriter, r *http.Request) {
 	defer c.Close()
 	scope, _ := ctxshutdown.FromContext(r.Context())
 	stop := context.AfterFunc(scope, func() {
-		// WriteControl is the only method that may be called concurrently with other writes.
+		// Of the methods that write to the connection, only WriteControl may be called concurrently
+		// with another one.
 		c.WriteControl(gorilla.CloseMessage, gorilla.FormatCloseMessage(gorilla.CloseGoingAway, "bye"), time.Now().Add(time.Second))
 	})
 	defer stop()

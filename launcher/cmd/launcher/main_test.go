@@ -190,7 +190,7 @@ func (d *daemon) log() string {
 	return d.stderr.String()
 }
 
-// runs starts a launcher, and waits until it is ready.
+// The method runs starts a launcher, and waits until it has printed that it is ready.
 func (s *site) runs(args ...string) *daemon {
 	s.t.Helper()
 	d := s.starts(args...)

@@ -98,8 +98,8 @@ func runCommand(at *place) *cobra.Command {
 	return cmd
 }
 
-// checkDurations refuses durations that are negative or too long. It also refuses 0, which would
-// mean the default, except for flags whose default is 0.
+// checkDurations returns an error if a duration flag is negative or too long. It also returns an
+// error if a flag is 0, because 0 would mean the default. The flags in zeroAllowed may be 0.
 func checkDurations(cmd *cobra.Command, zeroAllowed ...string) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		d, other := cmd.Flags().GetDuration(f.Name)

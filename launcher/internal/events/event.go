@@ -1,4 +1,5 @@
-// Package events sends what happens to processes, groups and the launcher to watchers and to the log.
+// Package events delivers events about processes, groups and the launcher to watchers and to the
+// log.
 package events
 
 import (

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// config returns the default configuration of a group with protocol grpc, changed by edit unless that is
-// nil.
+// config returns the default configuration of a group with protocol grpc. If edit is not nil, edit
+// changes it first.
 func config(edit func(*spec.Group)) spec.Group {
 	cfg := spec.Default()
 	cfg.Name, cfg.Command, cfg.Desired, cfg.Protocol = "m", []string{"m"}, 1, spec.GRPC

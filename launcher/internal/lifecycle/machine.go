@@ -124,8 +124,8 @@ const (
 )
 
 // New returns the machine of a process that is about to be started or adopted. hasRouter says
-// whether there is a router, which the launcher calls when the process enters and leaves routing.
-// These calls take time.
+// whether the launcher has a router. If it has, a process that is being stopped waits in the phase
+// deregistering until the router has been called.
 func New(cfg spec.Group, hasRouter bool) *Machine {
 	return &Machine{cfg: cfg, hasRouter: hasRouter, State: Spawning, passed: map[probe.Role]bool{}, watchdog: cfg.Watchdog}
 }

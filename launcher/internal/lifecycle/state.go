@@ -17,7 +17,7 @@ const (
 	Blocked                            // the process drains, and waits for something outside of the process
 	Complete                           // the process was reaped, after it ended as intended
 	Forced                             // the process was reaped, after SIGTERM or SIGKILL at a deadline
-	Crashed                            // the process was reaped, after it failed by itself
+	Crashed                            // the process was reaped, after it failed without being stopped by the launcher
 	Gone                               // the process has ended, and its exit status cannot be known
 )
 

@@ -99,7 +99,8 @@ func main() {
 	}
 }
 
-// missed has what was lost. The command fails if there is anything.
+// missed lists what was counted and should not have occurred, such as lost requests. The command
+// fails if the list is not empty.
 var missed []string
 
 // mustBeNone records that n is not 0. The text says what was counted.

@@ -78,8 +78,8 @@ func TestWatch_ReportsChanges(t *testing.T) {
 	})
 }
 
-// The other probes begin when the startup probe has succeeded, which then ends. They begin at once, if
-// their own delay has passed.
+// When the startup probe succeeds, it ends and the other probes begin. Their delays count from the
+// start of the process, so a probe whose delay has already passed begins at once.
 func TestWatch_StartupProbeHoldsOthersBack(t *testing.T) {
 	checks := map[time.Duration]int{}
 	var mu sync.Mutex

@@ -145,7 +145,7 @@ func New(g *Group, id string, revision int, cfg spec.Group) *Process {
 func (p *Process) Launch() {
 	p.scope, _ = ctxshutdown.WithCancel(p.group.Scope.Work(), ctxshutdown.WithName(p.id))
 	guard := p.scope.Guard()
-	p.group.Gate.Enter() // until the process has been started
+	p.group.Gate.Enter() // run leaves the gate when the process has been started
 	go func() {
 		p.run()
 		guard.Release()

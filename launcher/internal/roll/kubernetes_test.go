@@ -157,9 +157,9 @@ func (w *world) counts() (n [2]counts) {
 //   - A Deployment does not count a pod that has been told to stop. Here an instance counts until
 //     it is gone. KEP-3973 proposes the same for Deployments (podReplacementPolicy:
 //     TerminationComplete); Kubernetes 1.36 has it for Jobs.
-//   - A pod that has been ready for less than minReadySeconds is unavailable to a Deployment, which
-//     stops it before others. Here it stays while fewer than MinHealthy are available, because it
-//     serves requests.
+//   - If a pod has been ready for less than minReadySeconds, a Deployment treats it as unavailable
+//     and stops it before other pods. Here such an instance already serves requests, so it is kept
+//     while fewer than MinHealthy instances are available.
 func TestNext_AgreesWithKubernetes(t *testing.T) {
 	text, err := os.ReadFile("testdata/kubernetes.jsonl")
 	if err != nil {

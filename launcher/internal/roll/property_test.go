@@ -145,7 +145,7 @@ func storm(w *world, r *rand.Rand) {
 				w.becomeUnhealthy(k)
 			case r.IntN(20) == 0:
 				w.scaleDown(k)
-			case w.view.Instances[k].Version == roll.Old && !w.config.OnlyForward && r.IntN(10) == 0: // the restart policy starts it again
+			case w.view.Instances[k].Version == roll.Old && !w.config.OnlyForward && r.IntN(10) == 0: // the restart policy starts the failed instance again
 				w.restart(k)
 			}
 		default:

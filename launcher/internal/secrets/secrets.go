@@ -22,7 +22,7 @@ type Config struct {
 	Names, Values, Files []string
 }
 
-// Secrets are the secret values of a launcher and its processes.
+// Secrets is the set of the secret values of a launcher and its processes.
 type Secrets struct {
 	changed func()                   // called when the values have changed
 	current atomic.Pointer[valueSet] // read without mu, because every line of output needs it
@@ -30,8 +30,8 @@ type Secrets struct {
 	mu         sync.Mutex
 	names      mask.Names
 	files      []string
-	configured []string // secrets of the configuration and of the launcher's environment
-	inFiles    []string // content of the files, as it was read last
+	configured []string // secret values in the configuration and in the launcher's environment
+	inFiles    []string // secret values in the files, when they were last read
 	processes  []process
 }
 

@@ -16,14 +16,15 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// Variables by which what a launcher has left is found if its state file is damaged.
+// Environment variables of the processes of a launcher. If its state file is damaged, the next
+// launcher finds the processes by these variables.
 const (
 	EnvDir  = "SWANSONG_DIR"               // the directory of the launcher, of its processes and its guardian
 	EnvKeep = "SWANSONG_ON_LAUNCHER_DEATH" // keep, for processes that outlive their launcher; other processes do not have it
 )
 
-// InheritedEnv returns env without the variables by which a launcher or a service manager has
-// addressed this program and not its children.
+// InheritedEnv returns env without the variables that a launcher or a service manager has set only
+// for this program, not for its children.
 func InheritedEnv(env []string) []string {
 	var kept []string
 	for _, v := range env {
@@ -68,7 +69,7 @@ func LookUp(command, dir string) error {
 
 // Placeholders are what {id}, {dir}, {socket} and {port} in the commands of a process stand for.
 type Placeholders struct {
-	ID, Group string // the id of the process and the name of its group
+	ID, Group string // the name of the process, such as web-1, and that of its group
 	Dir       string // the launcher's directory
 	Socket    string // a path at which the process can listen
 	Port      int    // a port at which the process can listen; 0 if its configuration mentions none

@@ -90,7 +90,7 @@ func TestWriter_RetriesFailedWriteWithBackoff(t *testing.T) {
 func TestFlush_ReturnsWhenDiskHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		unblock, passes := make(chan bool), make(chan bool, 1)
-		passes <- true // lets the write by Start succeed
+		passes <- true // lets the first write, which start makes, succeed
 		w, err := start(statefile.Path(t.TempDir()), func() {
 			select {
 			case <-passes:
@@ -141,7 +141,7 @@ func TestStart_ReturnsWhenDiskHangs(t *testing.T) {
 func TestWriter_ReportsHangingDiskAndRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		unblock, passes, reports := make(chan bool), make(chan bool, 1), make(chan error, 2)
-		passes <- true // lets the write by Start succeed
+		passes <- true // lets the first write, which start makes, succeed
 		w, err := start(statefile.Path(t.TempDir()), func() {
 			select {
 			case <-passes:

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// quiet is how long all objects must stay unchanged before a state is recorded. A controller that
-// has observed all objects can still be about to change one, and this time lets it do so.
+// quiet is how long all objects must stay unchanged before a state is recorded. The wait is needed
+// because a controller that has observed all objects may still be about to change one of them.
 const quiet = 400 * time.Millisecond
 
 // A rollout is a trace that is being recorded.
