@@ -39,7 +39,7 @@ func dialUntil(ctx context.Context, network, address string) (io.ReadWriteCloser
 		select {
 		case <-ctx.Done():
 			return nil, err
-		case <-time.After(time.Millisecond):
+		case <-time.After(time.Millisecond): // no event announces that the server listens
 		}
 	}
 }

@@ -46,7 +46,7 @@ func TestConn_LeavesNoProcessFileOrGoroutine(t *testing.T) {
 	deadline := time.Now().Add(tooLong)
 	more := leftovers.Count().More(before)
 	for more != "" && time.Now().Before(deadline) { // finished goroutines may need some time to end
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // no event announces that the runtime has freed a goroutine
 		more = leftovers.Count().More(before)
 	}
 	if more != "" {

@@ -1,3 +1,5 @@
+//go:build !race
+
 package lspconn_test
 
 import (
@@ -17,7 +19,8 @@ import (
 
 // TestRealServers_BehaveAsDocumented checks the table in docs/reference/lspconn.md without using a
 // Conn. If it fails, a server has changed its behaviour, and a workaround in this package may have
-// become superfluous.
+// become superfluous. The race detector has nothing to find here: the test uses the servers, and
+// hardly any code of this package.
 func TestRealServers_BehaveAsDocumented(t *testing.T) {
 	dir := workspace(t)
 	for _, r := range reals {

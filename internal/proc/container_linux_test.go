@@ -199,7 +199,7 @@ func TestWalk_SeesEarlierStarts(t *testing.T) {
 	var lookers sync.WaitGroup
 	for range 8 {
 		lookers.Go(func() {
-			for range 100 {
+			for range 40 {
 				cmd := exec.Command("true")
 				if err := cmd.Start(); err != nil {
 					t.Error(err)
@@ -324,7 +324,7 @@ func TestEnd_DoesNotWaitForSearch(t *testing.T) {
 	p := start(t, self("ignore"))
 	readLine(t, p)
 	finishSearch := p.HoldSearch()
-	exit, err := p.End(proc.Deadlines{Kill: time.Now(), GiveUp: time.Now().Add(time.Second)})
+	exit, err := p.End(proc.Deadlines{Kill: time.Now(), GiveUp: time.Now().Add(10 * time.Millisecond)})
 	if !errors.Is(err, proc.ErrUnconfirmed) || !exit.Killed {
 		t.Errorf("%+v, %v; want ErrUnconfirmed after SIGKILL", exit, err)
 	}

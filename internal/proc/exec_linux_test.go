@@ -49,7 +49,7 @@ func init() {
 			var late atomic.Bool
 			syscall.ForkLock.RLock() // Exec waits for it, as for the start of another process
 			go func() {
-				time.Sleep(10 * time.Millisecond)
+				time.Sleep(10 * time.Millisecond) // time for an Exec that does not wait to read late
 				late.Store(true)
 				syscall.ForkLock.RUnlock()
 			}()
@@ -150,7 +150,7 @@ func TestOutput_PauseLosesNoOutput(t *testing.T) {
 	select {
 	case text := <-got:
 		t.Errorf("read during the pause: %q", text)
-	case <-time.After(20 * time.Millisecond):
+	case <-time.After(20 * time.Millisecond): // no event announces that nothing is read
 	}
 	o.Resume()
 	for rest := ""; rest != " and end"; {
