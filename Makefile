@@ -43,7 +43,7 @@ test: ## run the tests of the root module
 	{ [ -e bin/lsp/node_modules/.package-lock.json ] && command -v node >/dev/null; } || skipped="$${skipped}and those that need node "; \
 	[ -z "$$skipped" ] || echo "test: skipping the tests of language servers that are not installed: $${skipped}(to install them: make servers)"
 	$(GO) test ./...
-	$(GO) test -gcflags=-l -run '^TestReport_HasSitesAndAges$$|^TestTrace_LogsLateReleases$$' ./ctxshutdown # without inlining, as in a debugger
+	$(GO) test -gcflags=-l -run '^TestReport_HasSiteAndAgeOfEachGuard$$|^TestTrace_LogsLateReleases$$' ./ctxshutdown # without inlining, as in a debugger
 	$(GO) test -tags packedtrace ./internal/packed # with rare interleavings made frequent
 
 # The oldest supported release of Go, and the newest. The packages tested depend on what the standard library does
@@ -99,7 +99,7 @@ fuzz: ## run every fuzz test for FUZZTIME (10s)
 	for t in $$targets; do (set -x; $(GO) test -run '^$$' -fuzz "^$${t#*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x "$${t%%:*}"); done
 
 soak: ## run a service for SOAK=10m, whose memory must not grow; then long stress tests and soak-eventloop
-	SOAK=$${SOAK:-10m} $(GO) test -race -count=1 -timeout 6h -v -run '^TestSoak$$' ./ctxshutdown
+	SOAK=$${SOAK:-10m} $(GO) test -race -count=1 -timeout 6h -v -run '^TestSoak_MemoryDoesNotGrow$$' ./ctxshutdown
 	SWANSONG_SCHEDULES=100000 SWANSONG_PREEMPTIONS=4 $(GO) test -tags packedtrace -count=1 -timeout 6h -v -run Explore ./internal/packed/
 	SWANSONG_STRESS=20000000 $(GO) test -race -count=1 -timeout 6h -run Stress ./internal/packed/
 	SWANSONG_STRESS=200000 $(GO) test -count=1 -timeout 6h ./internal/integration/histories

@@ -10,7 +10,7 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-func TestScope_IsCollectedWhenUnreachable(t *testing.T) {
+func TestScope_IsGarbageCollectedWhenUnreachable(t *testing.T) {
 	type scope = weak.Pointer[ctxshutdown.Swansong]
 	testRules(t, "docs/internals/core.md#collection", []rule{
 		{"every scope is a different pointer", func(c claim, s *ctxshutdown.Swansong) {
@@ -162,7 +162,7 @@ func TestForgottenChild_RunsUntilParentStops(t *testing.T) {
 
 // The garbage collection of a child scope does not close the Done channel of the scope, and does
 // not end contexts that derive from it. They end when the parent is stopped.
-func TestForgottenChild_EndsNothingWhenCollected(t *testing.T) {
+func TestForgottenChild_GarbageCollectionEndsNoContext(t *testing.T) {
 	c, root := claim{t, "docs/internals/core.md#collection"}, ctxshutdown.New(t.Context())
 	lost, done := func() (weak.Pointer[ctxshutdown.Swansong], <-chan struct{}) {
 		s := child(root)

@@ -14,7 +14,7 @@ var stacksAtInit = func() string {
 	return string(stacks[:runtime.Stack(stacks, true)])
 }()
 
-func TestImport_StartsNothing(t *testing.T) {
+func TestImport_StartsNoGoroutine(t *testing.T) {
 	for _, by := range []string{"created by github.com/swansong-go/swansong/ctxshutdown.", "created by github.com/swansong-go/swansong/internal/"} {
 		if strings.Contains(stacksAtInit, by) {
 			t.Errorf("the import has started a goroutine:\n%s", stacksAtInit)

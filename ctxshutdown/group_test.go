@@ -95,7 +95,7 @@ func TestGroup_FunctionsHoldGuards(t *testing.T) {
 
 // If two functions of a group fail at the same time, Wait returns the error that is also the cause
 // of the scope.
-func TestGroup_ErrorMatchesCause(t *testing.T) {
+func TestGroup_WaitReturnsCauseOfScope(t *testing.T) {
 	for range 1000 {
 		g := ctxshutdown.NewGroup(context.Background())
 		var ready sync.WaitGroup
@@ -161,7 +161,7 @@ func TestGroup_LimitsConcurrentFunctions(t *testing.T) {
 
 // Go is called concurrently with Wait. When Wait returns, every started function has returned, and
 // no function is started afterwards.
-func TestGroup_RunsNothingAfterWait(t *testing.T) {
+func TestGroup_StartsNoFunctionAfterWait(t *testing.T) {
 	for range 3000 {
 		g := ctxshutdown.NewGroup(context.Background())
 		var active, waited atomic.Int32
@@ -240,7 +240,7 @@ func TestGroup_TryGoDoesNotBlock(t *testing.T) {
 	}
 }
 
-func TestGroup_LimitZeroStartsNothing(t *testing.T) {
+func TestGroup_LimitOfZeroStartsNoFunction(t *testing.T) {
 	for name, end := range map[string]func(s *ctxshutdown.Swansong, g *ctxshutdown.Group){
 		"until the stop": func(s *ctxshutdown.Swansong, _ *ctxshutdown.Group) { s.Shutdown() },
 		"until a Wait":   func(_ *ctxshutdown.Swansong, g *ctxshutdown.Group) { g.Wait() },

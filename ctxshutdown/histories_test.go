@@ -15,10 +15,10 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// FuzzHistories runs random sequences of operations on a tree of scopes and on a model of the tree,
-// and compares everything that can be observed. Between two operations it observes nothing, because
-// an observation updates a scope, and a scope must be right without that as well.
-func FuzzHistories(f *testing.F) {
+// FuzzScopes_AgreeWithModel runs random sequences of operations on a tree of scopes and on a model
+// of the tree, and compares everything that can be observed. Between two operations it observes
+// nothing, because an observation updates a scope, and a scope must be right without that as well.
+func FuzzScopes_AgreeWithModel(f *testing.F) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		program := make([]byte, 20+r.IntN(200))

@@ -317,7 +317,7 @@ func useOnce(ctx context.Context) {
 
 // The interrupts of a child use no memory after the child has been stopped, even if its parent runs
 // on.
-func TestInterrupts_StoppedChildrenAreCollected(t *testing.T) {
+func TestInterrupts_OfStoppedChildAreGarbageCollected(t *testing.T) {
 	root := ctxshutdown.New(context.Background())
 	defer root.Shutdown()
 	const many, each = 50_000, 8 // bytes per child

@@ -567,7 +567,7 @@ func TestInterrupts_UnregisterFromContextAtTheirEnd(t *testing.T) {
 }
 
 // After a Reader has ended or is closed, the garbage collector frees it and its buffers.
-func TestReader_IsCollectedAfterItsEnd(t *testing.T) {
+func TestReader_IsGarbageCollectedAfterItsEnd(t *testing.T) {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()
 	for name, end := range map[string]func(r *ctxshutdown.Reader){

@@ -164,7 +164,7 @@ func TestLoops_YieldAllElements(t *testing.T) {
 	}
 }
 
-func TestLoops_KeepElementsAfterBreak(t *testing.T) {
+func TestLoops_LeaveRemainingElementsAfterBreak(t *testing.T) {
 	for name, loop := range loops {
 		t.Run(name, func(t *testing.T) {
 			onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
@@ -179,7 +179,7 @@ func TestLoops_KeepElementsAfterBreak(t *testing.T) {
 }
 
 // A sequence that Seq or Seq2 returns can be iterated again if its source can be.
-func TestSeq_CanBeIteratedAgain(t *testing.T) {
+func TestSeq_CanBeIteratedTwice(t *testing.T) {
 	onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
 		seq := ctxshutdown.Seq(ctx, slices.Values([]int{1, 2, 3}))
 		pairs := ctxshutdown.Seq2(ctx, maps.All(map[int]string{1: "one"}))

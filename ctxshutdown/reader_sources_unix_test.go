@@ -59,7 +59,7 @@ const stdinCase = "CTXSHUTDOWN_TEST_STDIN"
 func TestReader_StopsWaitingForStdin(t *testing.T) {
 	for _, tier := range tiers {
 		t.Run(tier.name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestReader_StdinProcess$")
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSubprocess_ReadsStdin$")
 			cmd.Env = append(os.Environ(), stdinCase+"="+tier.name, "GORACE=atexit_sleep_ms=0")
 			cmd.Stderr = os.Stderr
 			stdin, err := cmd.StdinPipe()
@@ -99,9 +99,9 @@ func TestReader_StopsWaitingForStdin(t *testing.T) {
 	}
 }
 
-// TestReader_StdinProcess is not a test. TestReader_StopsWaitingForStdin runs it in another
+// TestSubprocess_ReadsStdin is not a test. TestReader_StopsWaitingForStdin runs it in another
 // process.
-func TestReader_StdinProcess(t *testing.T) {
+func TestSubprocess_ReadsStdin(t *testing.T) {
 	name := os.Getenv(stdinCase)
 	if name == "" {
 		return

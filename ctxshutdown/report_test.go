@@ -100,7 +100,7 @@ func TestReport_CoversSubtreeOnly(t *testing.T) {
 	}
 }
 
-func TestReport_DoesNotChangeLater(t *testing.T) {
+func TestReport_DoesNotChangeOnceMade(t *testing.T) {
 	root := ctxshutdown.New(t.Context(), ctxshutdown.WithName("app"))
 	g := root.Guard()
 	r := root.GuardReport()
@@ -163,7 +163,7 @@ func TestReport_LogsCountAndGroups(t *testing.T) {
 
 // Each function that acquires a guard is called once. The report has the site and the age of each
 // guard.
-func TestReport_HasSitesAndAges(t *testing.T) {
+func TestReport_HasSiteAndAgeOfEachGuard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := ctxshutdown.New(t.Context(), ctxshutdown.WithName("app"), ctxshutdown.WithTrace())
 		jobs := child(root, ctxshutdown.WithName("jobs"))

@@ -15,10 +15,10 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// TestSoak simulates a long-running service: goroutines create and end scopes, guards, contexts,
-// interrupts and completions at random below one root. The memory in use must not grow. SOAK=10m
-// runs it for ten minutes; by default it runs for a second or two.
-func TestSoak(t *testing.T) {
+// TestSoak_MemoryDoesNotGrow simulates a long-running service: goroutines create and end scopes,
+// guards, contexts, interrupts and completions at random below one root. The memory in use must not
+// grow. SOAK=10m runs it for ten minutes; by default it runs for a second or two.
+func TestSoak_MemoryDoesNotGrow(t *testing.T) {
 	const (
 		goroutines = 8
 		samples    = 40

@@ -235,7 +235,7 @@ func TestTrace_LogsConcurrentLateReleases(t *testing.T) {
 
 // A late release is logged after the guard has been released, so a slow logger cannot delay the
 // drain.
-func TestTrace_LogsAfterRelease(t *testing.T) {
+func TestTrace_LogsLateReleaseAfterGuardIsReleased(t *testing.T) {
 	var s *ctxshutdown.Swansong
 	logged := false
 	logger := slog.New(slog.NewTextHandler(lateWriter(func() {
@@ -353,7 +353,7 @@ func TestTrace_RecordsSitesOnGrowingStacks(t *testing.T) {
 // If a traced root is garbage collected without having been stopped, a warning is logged with the
 // line that created the root. The collection does not stop the root. Nothing is logged for a root
 // that was stopped.
-func TestTrace_ReportsCollectedRoot(t *testing.T) {
+func TestTrace_LogsRootCollectedWithoutStop(t *testing.T) {
 	c := claim{t, "docs/internals/core.md#lost-roots"}
 	reports := make(lines, 10)
 	logger := slog.New(slog.NewTextHandler(reports, nil))
@@ -400,7 +400,7 @@ func (l lines) await(c claim) string {
 
 // If an untraced root is garbage collected without having been stopped, nothing is logged. The
 // collection does not stop the root.
-func TestTrace_DoesNotReportUntracedRoot(t *testing.T) {
+func TestTrace_LogsNothingIfUntracedRootIsCollected(t *testing.T) {
 	t.Setenv("CTXSHUTDOWN_TRACE", "")
 	c := claim{t, "docs/internals/core.md#lost-roots"}
 	reports := make(lines, 10)

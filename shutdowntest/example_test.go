@@ -48,8 +48,9 @@ func ExampleWithin() {
 	})
 }
 
-// TestExamples_Run runs the tests that the examples show, because an example has no testing.T.
-func TestExamples_Run(t *testing.T) {
+// TestExamples_RunWithoutFailure runs the tests that the examples show, because an example has no
+// testing.T.
+func TestExamples_RunWithoutFailure(t *testing.T) {
 	runs = func(name string, test func(*testing.T)) { t.Run(name, test) }
 	defer func() { runs = func(string, func(*testing.T)) {} }()
 	ExampleRun()

@@ -322,15 +322,15 @@ func operations() []operation {
 	}
 }
 
-// TestExplore_EveryPairOfOperationsKeepsTheRules runs every two operations concurrently, also an
-// operation with itself, in each order of their steps.
-func TestExplore_EveryPairOfOperationsKeepsTheRules(t *testing.T) {
+// TestExplore_EveryOrderOfTwoOperationsKeepsInvariants runs every two operations concurrently, also
+// an operation with itself, in each order of their steps.
+func TestExplore_EveryOrderOfTwoOperationsKeepsInvariants(t *testing.T) {
 	exploreAll(t, number(t, "SWANSONG_SCHEDULES", 500), number(t, "SWANSONG_PREEMPTIONS", 3))
 }
 
-// TestExplore_EveryPairBesideStopKeepsTheRules runs every two operations concurrently with a stop
-// of the root.
-func TestExplore_EveryPairBesideStopKeepsTheRules(t *testing.T) {
+// TestExplore_EveryOrderOfTwoOperationsAndStopKeepsInvariants runs every two operations
+// concurrently with a stop of the root.
+func TestExplore_EveryOrderOfTwoOperationsAndStopKeepsInvariants(t *testing.T) {
 	ops := operations()
 	stop := ops[slices.IndexFunc(ops, func(op operation) bool { return op.name == "stop root" })]
 	exploreAll(t, number(t, "SWANSONG_SCHEDULES", 0), number(t, "SWANSONG_PREEMPTIONS", 1), stop)

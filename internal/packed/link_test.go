@@ -9,7 +9,7 @@ import (
 	"github.com/swansong-go/swansong/internal/packed"
 )
 
-func TestLink_BelowAStoppedParentSeals(t *testing.T) {
+func TestLink_SealsChildOfStoppedParent(t *testing.T) {
 	root := newNode(nil)
 	root.Stop()
 	n := newNode(newNode(root))
@@ -20,7 +20,7 @@ func TestLink_BelowAStoppedParentSeals(t *testing.T) {
 	check(t, "root complete", root.IsComplete(), true)
 }
 
-func TestList_LengthIsBounded(t *testing.T) {
+func TestChildList_LengthIsBounded(t *testing.T) {
 	root := newNode(nil)
 	longest := 0
 	for i := range rounds(1_000_000) {
@@ -72,7 +72,7 @@ func TestUnlink_RemovesStoppedChildren(t *testing.T) {
 	}
 }
 
-func TestUnlink_UnreferencedChildrenAreCollected(t *testing.T) {
+func TestUnlink_UnreferencedChildrenAreGarbageCollected(t *testing.T) {
 	root := newNode(nil)
 	for name, use := range map[string]func(n *packed.Node){
 		"never used": func(*packed.Node) {},

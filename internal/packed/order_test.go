@@ -75,7 +75,7 @@ func TestLink_DuringSealOfParentSealsChild(t *testing.T) {
 
 // A guard may be released after its node has been sealed and before the node has been announced.
 // The release finds nothing to retract, so the stop must retract the announcement.
-func TestStop_RetractsAfterReleaseBeforeAnnouncement(t *testing.T) {
+func TestStop_RetractsAnnouncementOfNodeReleasedBefore(t *testing.T) {
 	for range rounds(2000) {
 		root := newNode(nil)
 		children := make([]*packed.Node, 64)

@@ -370,7 +370,7 @@ func (p *population) checkWarning(m *member) {
 	m.Release(c)
 }
 
-func TestStress_RandomOperations(t *testing.T) {
+func TestStress_RandomOperationsKeepInvariants(t *testing.T) {
 	size := stressSize(t)
 	acquisitions, round := 0, 0
 	for ; acquisitions < size; round++ {

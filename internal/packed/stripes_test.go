@@ -271,7 +271,7 @@ func TestStripes_KeepTheNodeLinked(t *testing.T) {
 	check(t, "complete", root.IsComplete(), true)
 }
 
-func TestStripes_UnreferencedNodeIsCollected(t *testing.T) {
+func TestStripes_UnreferencedNodeIsGarbageCollected(t *testing.T) {
 	for name, newUnreferenced := range map[string]func(root *packed.Node) weak.Pointer[packed.Node]{
 		"a child": func(root *packed.Node) weak.Pointer[packed.Node] {
 			n := newNode(root)
@@ -331,7 +331,7 @@ func TestStripes_AreFoldedBySweepOfIdleNode(t *testing.T) {
 
 // If guards were released more often than acquired, Stop must report that. A sweep must not,
 // because the sweeping goroutine is usually not the one that has released too often.
-func TestStripes_SweepLeavesMisuseToStop(t *testing.T) {
+func TestStripes_SweepDoesNotReportMisuse(t *testing.T) {
 	root, n := newStriped(t)
 	n.AddGuards(-1)
 	sweep(root)

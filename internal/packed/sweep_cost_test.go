@@ -10,7 +10,7 @@ import (
 
 // A push to a list of busy children never takes more steps than one to a short list, although the
 // sweep removes no child.
-func TestLink_CostsNoMoreAmongManySiblings(t *testing.T) {
+func TestLink_CostDoesNotGrowWithSiblings(t *testing.T) {
 	steps := 0
 	packed.SetBeforeStep(func(any) { steps++ })
 	defer packed.SetBeforeStep(nil)

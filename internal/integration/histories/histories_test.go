@@ -29,10 +29,10 @@ const (
 	operations = 7 // number of operations of each goroutine
 )
 
-// TestHistories_OfConcurrentCallsAgreeWithModel runs random histories, 1500 or the number in
+// TestScopes_ConcurrentCallsAgreeWithModel runs random histories, 1500 or the number in
 // SWANSONG_STRESS. SWANSONG_SEED is the seed of all of them; by default each has its own. A seed
 // determines the operations of each goroutine, but not how they interleave.
-func TestHistories_OfConcurrentCallsAgreeWithModel(t *testing.T) {
+func TestScopes_ConcurrentCallsAgreeWithModel(t *testing.T) {
 	rounds := 1500
 	if n, err := strconv.Atoi(os.Getenv("SWANSONG_STRESS")); err == nil {
 		rounds = n
