@@ -15,7 +15,7 @@ func TestOrder_IsKeptByLspconn(t *testing.T) {
 }
 
 // The measurement notices if a library delivers messages in another order.
-func TestOrder_IsMeasured(t *testing.T) {
+func TestOrder_MeasurementNoticesReorderedMessages(t *testing.T) {
 	for _, c := range orderClients()[1:] {
 		noted := 0
 		for try := 0; noted == 0 && try < 10; try++ { // on a busy machine, no response may overtake its notification in one try

@@ -12,8 +12,9 @@ import (
 )
 
 // A citation names a section of a document by its path from the root of the repository, as in
-// docs/internals/core.md#semantic-5. TestCitations_Exist checks that the document and the section exist.
-func TestCitations_Exist(t *testing.T) {
+// docs/internals/core.md#semantic-5. TestCitations_NameExistingSections checks that the document
+// and the section exist.
+func TestCitations_NameExistingSections(t *testing.T) {
 	all, found := pages(t), 0
 	sections := map[string]map[string]bool{}
 	for name, text := range all {

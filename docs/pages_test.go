@@ -48,9 +48,9 @@ var (
 	noSlug  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// TestLinks_Exist checks that every relative link leads to an existing file and heading. Links to other
-// sites are not followed.
-func TestLinks_Exist(t *testing.T) {
+// TestLinks_LeadToExistingPlaces checks that every relative link leads to an existing file and
+// heading. Links to other sites are not followed.
+func TestLinks_LeadToExistingPlaces(t *testing.T) {
 	all := pages(t)
 	for name, text := range all {
 		text = block.ReplaceAllString(text, "")

@@ -195,7 +195,7 @@ func eachContainment(t *testing.T, test func(t *testing.T, contain func(proc.Spe
 
 // A walk sees every process that was started before it began, even while other goroutines walk
 // continuously.
-func TestWalk_SeesEarlierStarts(t *testing.T) {
+func TestWalk_FindsEveryProcessStartedBeforeIt(t *testing.T) {
 	var lookers sync.WaitGroup
 	for range 8 {
 		lookers.Go(func() {
@@ -307,7 +307,7 @@ func TestEnd_EscalatesToSIGKILL(t *testing.T) {
 }
 
 // If the deadline for SIGKILL is not later than that for SIGTERM, End sends only SIGKILL.
-func TestEnd_SkipsSIGTERMIfKillIsNotLater(t *testing.T) {
+func TestEnd_SkipsSIGTERMIfSIGKILLIsNotDueLater(t *testing.T) {
 	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
 		p := start(t, contain(self("wait")))
 		readLine(t, p)
@@ -417,7 +417,7 @@ func awaitEnd(t *testing.T, pid int) {
 
 // A process that was found once is ended with the others, even if later searches do not find it.
 // The test uses a process that no search can find.
-func TestProcess_EndsMembersFoundEarlier(t *testing.T) {
+func TestProcess_EndsMembersThatLaterSearchesMiss(t *testing.T) {
 	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
 		spec := contain(self("echo"))
 		spec.Linger = -1
@@ -459,7 +459,7 @@ func TestProcess_EndsProcessWithoutMainThread(t *testing.T) {
 
 // While a process exits, its environment cannot be read any more, so the walk does not take it for
 // one without a mark. The test can miss that state, so it tries several processes.
-func TestWalk_KnowsThatExitingProcessMayBeMarked(t *testing.T) {
+func TestWalk_TreatsExitingProcessAsPossiblyMarked(t *testing.T) {
 	for range 20 {
 		p := start(t, self("large"))
 		readLine(t, p)
@@ -583,7 +583,7 @@ func TestProcess_MembersListsLivingProcesses(t *testing.T) {
 
 // If a grandchild has escaped and keeps the pipe open, the reader is not blocked, and no output is
 // lost.
-func TestOutput_EndsAlthoughEscapedProcessHoldsPipe(t *testing.T) {
+func TestOutput_ReaderIsNotBlockedByEscapedProcess(t *testing.T) {
 	until, end, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -660,7 +660,7 @@ func TestEnd_ReturnsErrUnconfirmedAtGiveUp(t *testing.T) {
 
 // If one look at /proc misses a process, the next look finds it. The test replaces the looks,
 // because it cannot control which look misses which process.
-func TestWalk_LooksAgainForMissedProcess(t *testing.T) {
+func TestWalk_SecondLookFindsProcessThatFirstLookMissed(t *testing.T) {
 	type look struct {
 		found  []int
 		unsure bool
@@ -752,7 +752,7 @@ func withVariable(variable string) (pids []int) {
 
 // If searches are slow, End sends SIGKILL earlier than Kill says, so that the searches that confirm
 // the end finish by GiveUp. The test sets the time of the slowest search.
-func TestEnd_KillsEarlierIfSearchesAreSlow(t *testing.T) {
+func TestEnd_KillsBeforeKillDeadlineIfSearchesAreSlow(t *testing.T) {
 	spec := self("ignore")
 	spec.NoCgroup = true
 	p := start(t, spec)
@@ -766,7 +766,7 @@ func TestEnd_KillsEarlierIfSearchesAreSlow(t *testing.T) {
 }
 
 // After Kill, what the leader has left behind is killed at once, and gets no time to exit.
-func TestKill_GivesLeftoversNoTime(t *testing.T) {
+func TestKill_GivesLeftoversNoTimeToExit(t *testing.T) {
 	spec := self("wait")
 	spec.NoCgroup, spec.Linger = true, time.Hour
 	p := start(t, spec)

@@ -131,7 +131,7 @@ func markedPids(containment proc.Containment) []int { return withVariable(contai
 
 // NewContainment creates nothing on the system before Make is called, so that the caller can store
 // the containment first.
-func TestContainment_LeavesNoTraceBeforeMake(t *testing.T) {
+func TestNewContainment_CreatesNothingBeforeMake(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		containment := proc.NewContainment()
 		if kind == "walk" {
@@ -152,7 +152,7 @@ func TestContainment_LeavesNoTraceBeforeMake(t *testing.T) {
 }
 
 // Empty ends all processes of a containment without knowing a pid.
-func TestContainment_EmptyKillsAllProcesses(t *testing.T) {
+func TestEmpty_KillsAllProcessesOfContainment(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		k := startOrphan(t, kind)
 		if n := len(markedPids(k.Containment)); n != 2 {
@@ -171,7 +171,7 @@ func TestContainment_EmptyKillsAllProcesses(t *testing.T) {
 }
 
 // Leader finds the process that was started in a containment.
-func TestContainment_LeaderFindsStartedProcess(t *testing.T) {
+func TestLeader_FindsProcessStartedInContainment(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		k := startOrphan(t, kind)
 		if got, ok := k.Containment.Leader(); !ok || got != k {
@@ -212,7 +212,7 @@ func TestFindMarked_ReturnsProcessAndDescendants(t *testing.T) {
 }
 
 // An adopted process is ended together with its children. Its exit status is unknown.
-func TestAdopt_EndsProcessAndItsChildren(t *testing.T) {
+func TestEnd_EndsAdoptedProcessAndItsChildren(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		k := startOrphan(t, kind)
 		p, err := proc.Adopt(k, proc.Spec{Args: []string{"orphan"}, Linger: -1})
@@ -265,7 +265,7 @@ func TestAdopt_IgnoresProcessWithReusedPid(t *testing.T) {
 
 // If a leader has ended before it could be adopted, the processes that it left behind are ended
 // nevertheless.
-func TestAdopt_EndsProcessesLeftByEndedLeader(t *testing.T) {
+func TestAdopt_ProcessesLeftByExitedLeaderAreEnded(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		k := startOrphan(t, kind)
 		syscall.Kill(k.PID, syscall.SIGKILL)

@@ -108,7 +108,7 @@ func TestExec_KeepsChildrenAndSignals(t *testing.T) {
 
 // A program that has not called ServeForks, and so does not fork on its main thread, cannot call
 // Exec.
-func TestExec_NeedsServeForks(t *testing.T) {
+func TestExec_FailsWithoutServeForks(t *testing.T) {
 	if err := proc.Exec(os.Args[0], nil, nil, nil); err != proc.ErrNotMainThread {
 		t.Errorf("Exec: %v", err)
 	}

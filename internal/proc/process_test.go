@@ -30,7 +30,7 @@ func TestExit_HasCodeOrSignal(t *testing.T) {
 }
 
 // Windows reports no signals, so a process that this program has ended exits with code 1.
-func TestExit_NamesSignalOnWindows(t *testing.T) {
+func TestExit_OfProcessEndedOnWindowsNamesSignal(t *testing.T) {
 	for _, test := range []struct{ given, want proc.Exit }{
 		{proc.Exit{Code: 0, Killed: true}, proc.Exit{Code: 0, Killed: true}},
 		{proc.Exit{Code: 1}, proc.Exit{Code: 1}},
@@ -149,7 +149,7 @@ func TestOutput_CanBeReadAfterReap(t *testing.T) {
 }
 
 // A Tail accepts any amount of output and keeps only the end.
-func TestTail_KeepsTheEnd(t *testing.T) {
+func TestTail_KeepsEndOfOutput(t *testing.T) {
 	p := start(t, self("print 5000000"))
 	tail := proc.NewTail(4 << 10)
 	var reading sync.WaitGroup
@@ -181,7 +181,7 @@ func TestTail_KeepsTheEnd(t *testing.T) {
 	}
 }
 
-func TestEnd_WaitsUntilTerminate(t *testing.T) {
+func TestEnd_SendsNoSignalBeforeTerminateDeadline(t *testing.T) {
 	p := start(t, self("echo"))
 	go p.Stdin().Close()
 	far := time.Now().Add(tooLong)
@@ -191,7 +191,7 @@ func TestEnd_WaitsUntilTerminate(t *testing.T) {
 	}
 }
 
-func TestEnd_EarliestDeadlineApplies(t *testing.T) {
+func TestEnd_EarliestDeadlineOfAllCallersApplies(t *testing.T) {
 	p := start(t, self("wait"))
 	readLine(t, p)
 	exits := make(chan proc.Exit, 8)

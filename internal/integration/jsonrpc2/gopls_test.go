@@ -55,7 +55,7 @@ func workspace(t *testing.T) string {
 }
 
 // gopls answers calls of jsonrpc2, and is closed with the handshake when the program stops.
-func TestProcess_ClosesGoplsOfOtherLibrary(t *testing.T) {
+func TestProcess_ClosesGoplsUsedThroughOtherLibrary(t *testing.T) {
 	program, stop := context.WithCancel(t.Context())
 	server, rpc, err := startGopls(program, testkit.Gopls(t), workspace(t))
 	if err != nil {
