@@ -226,7 +226,9 @@ func TestNotify_FollowsMainPID(t *testing.T) {
 	}
 	testkit.Equal(t, "events", h.count(launcher.MainProcess), 1)
 	st := h.stops("main-1")
-	testkit.Equal(t, "state", st.State, launcher.Gone)
+	if st.State != launcher.Gone && st.Outcome != launcher.Clean { // Linux tells its exit status from 6.15 on
+		t.Errorf("state %v, outcome %v", st.State, st.Outcome)
+	}
 	testkit.Equal(t, "survivors", len(st.Survivors), 0)
 	if command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", first.PID)); len(command) > 0 { // a zombie has no command line
 		t.Errorf("pid %d is alive: %q", first.PID, command)

@@ -647,7 +647,7 @@ func TestEnd_ReturnsErrUnconfirmedAtGiveUp(t *testing.T) {
 		if err == nil {
 			continue
 		}
-		if !errors.Is(err, proc.ErrUnconfirmed) || exit.State != nil || exit.Code != -1 {
+		if !errors.Is(err, proc.ErrUnconfirmed) || exit.Status != "" || exit.Code != -1 {
 			t.Errorf("%+v, %v; want ErrUnconfirmed", exit, err)
 		}
 		if exit := awaitDone(t, p); exit.Signal != syscall.SIGKILL {

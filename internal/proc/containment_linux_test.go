@@ -223,7 +223,7 @@ func TestEnd_EndsAdoptedProcessAndItsChildren(t *testing.T) {
 			t.Errorf("pid %d with %d members; want %d with 2", p.Pid(), n, k.PID)
 		}
 		exit, err := p.End(soon())
-		if err != nil || !exit.Unseen || exit.State != nil || len(exit.Survivors) > 0 || !exit.Killed {
+		if err != nil || !exit.Unseen || exit.Status != "" || len(exit.Survivors) > 0 || !exit.Killed {
 			t.Errorf("%+v, %v", exit, err)
 		}
 		if got, want := exit.String(), "ended with an unknown status"; got != want {

@@ -4,6 +4,7 @@ package proc
 
 import (
 	"errors"
+	"os"
 	"syscall"
 	"time"
 )
@@ -48,6 +49,9 @@ func (c *container) containment() Containment { return Containment{} }
 // isAlive returns false: on this system members cannot be listed, so there are none.
 func (Member) isAlive() bool { return false }
 
-// signal and await do nothing: there are no members.
-func (Member) signal(syscall.Signal) {}
-func (Member) await(time.Time)       {}
+// signal and the others do nothing: there are no members.
+func (Member) signal(syscall.Signal)                     {}
+func (Member) await(time.Time)                           {}
+func (Member) pidfd() *os.File                           { return nil }
+func (*Exit) set(syscall.WaitStatus)                     {}
+func exitStatus(*os.File) (_ syscall.WaitStatus, _ bool) { return }

@@ -9,8 +9,8 @@ import (
 // hand over to a process that it has started, as a daemon does when it starts. Signal goes to that
 // process, and Pid and Adoptable return it. The Process has exited when both the leader and that
 // process have exited. The leader may exit first; if it has not, it is ended when the other process
-// has exited. The exit status of the Process is unknown after a Follow, because the other process
-// is not a child of this program. Follow returns false, and changes nothing, if pid is not a living
+// has exited. The exit status of the Process is then that of the other process, which is no child of
+// this program: it is known since Linux 6.15. Follow returns false, and changes nothing, if pid is not a living
 // process of the container.
 func (p *Process) Follow(pid int) bool {
 	for _, m := range p.Members() {
@@ -22,6 +22,10 @@ func (p *Process) Follow(pid int) bool {
 		if p.hasExited() {
 			return false
 		}
+		if p.followedPidfd != nil {
+			p.followedPidfd.Close()
+		}
+		p.followedPidfd = m.pidfd()
 		if p.followed = &m; pid == p.pid {
 			p.followed = nil
 			return true

@@ -2,15 +2,19 @@ package proc_test
 
 import (
 	"bufio"
+	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
 // After a leader has handed over to a process that it has started, that process is signalled, its end
@@ -54,7 +58,8 @@ func TestFollow_ProcessTakesPlaceOfLeader(t *testing.T) {
 			t.Error(err)
 		}
 		<-p.Done()
-		if exit := p.Exit(); !followed || !exit.Unseen || exit.State != nil || exit.Code != -1 || len(exit.Left) > 0 || len(exit.Survivors) > 0 {
+		exit := p.Exit()
+		if !followed || len(exit.Left) > 0 || len(exit.Survivors) > 0 {
 			t.Errorf("followed %v, exit %+v", followed, exit)
 		}
 	}
@@ -77,8 +82,60 @@ func TestFollow_EndsLeaderAfterProcess(t *testing.T) {
 	}
 	p.Signal(syscall.SIGKILL)
 	<-p.Done()
-	if exit := p.Exit(); !exit.Unseen || exit.Killed {
+	if exit := p.Exit(); exit.Killed {
 		t.Errorf("exit %+v", exit)
+	}
+}
+
+// The exit status is that of the process that has taken the place of the leader, and not the leader's.
+// Linux tells it from 6.15 on, when that process has been reaped; here this program does that.
+func TestFollow_HasExitStatusOfProcess(t *testing.T) {
+	becomeSubreaper := func(on uintptr) {
+		const setChildSubreaper = 36
+		syscall.RawSyscall6(syscall.SYS_PRCTL, setChildSubreaper, on, 0, 0, 0, 0)
+	}
+	becomeSubreaper(1)
+	defer becomeSubreaper(0)
+	for _, c := range []struct {
+		how  string
+		want proc.Exit
+	}{
+		{"exit 7", proc.Exit{Code: 7, Status: "exit status 7"}},
+		{"kill -9 $$", proc.Exit{Code: -1, Signal: syscall.SIGKILL, Status: "signal: killed"}},
+	} {
+		var followed atomic.Int32
+		exits := 0
+		p, err := proc.Start(proc.Spec{Args: []string{"/bin/sh", "-c", "exec 3<&0; sh -c 'read go; " + c.how + "' <&3 >/dev/null 2>&1 & echo $!; exec sleep 1000"},
+			OnLeaderExit: func() {
+				if exits++; exits == 2 { // the followed process has exited, too
+					syscall.Wait4(int(followed.Load()), nil, 0, nil)
+				}
+			}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		n, _ := strconv.Atoi(readLine(t, p))
+		followed.Store(int32(n))
+		leader := p.Pid()
+		if !p.Follow(n) {
+			t.Fatal("Follow has refused the process")
+		}
+		syscall.Kill(leader, syscall.SIGKILL)
+		for parent := 0; parent != os.Getpid(); runtime.Gosched() {
+			stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(n), "stat"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Sscanf(string(stat[strings.LastIndexByte(string(stat), ')'):]), ") S %d", &parent)
+		}
+		p.Stdin().WriteString("go\n")
+		<-p.Done()
+		if !proc.HasPidfdInfo() {
+			c.want = proc.Exit{Code: -1, Unseen: true}
+		}
+		got := p.Exit()
+		testkit.Equal(t, "exit after "+c.how, proc.Exit{Code: got.Code, Signal: got.Signal, Status: got.Status, Unseen: got.Unseen}, c.want)
 	}
 }
 

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -111,17 +112,62 @@ func (m Member) signal(sig syscall.Signal) {
 // await waits until the member has ended or the deadline has passed. A zombie counts as ended,
 // because only its parent can reap it.
 func (m Member) await(deadline time.Time) {
-	fd, alive := m.open()
-	if !alive {
-		return
-	}
-	if fd >= 0 {
-		f := pollable(fd)
+	if f := m.pidfd(); f != nil {
 		defer f.Close()
 		if awaitPidfd(f, deadline) {
 			return
 		}
 	}
+	m.poll(deadline)
+}
+
+// exitStatus returns the exit status of a process that has ended, also if it is no child of this
+// program. The kernel tells it since Linux 6.15, when the parent of the process has reaped it;
+// exitStatus waits 100 ms for that.
+func exitStatus(pidfd *os.File) (status syscall.WaitStatus, ok bool) {
+	if pidfd == nil {
+		return 0, false
+	}
+	const getInfo, hasExit = 0xC040FF0B, 1 << 3 // PIDFD_GET_INFO, PIDFD_INFO_EXIT
+	info := struct {
+		mask uint64
+		_    [13]uint32
+		code int32
+	}{mask: hasExit}
+	conn, err := pidfd.SyscallConn()
+	if err != nil {
+		return 0, false
+	}
+	conn.Control(func(fd uintptr) {
+		poll(fd, 0, 100*time.Millisecond) // POLLHUP is reported without being asked for
+		_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, getInfo, uintptr(unsafe.Pointer(&info)))
+		ok = errno == 0 && info.mask&hasExit != 0
+	})
+	return syscall.WaitStatus(info.code), ok
+}
+
+// set sets how a process has ended that is no child of this program.
+func (e *Exit) set(status syscall.WaitStatus) {
+	e.Code, e.Unseen = status.ExitStatus(), false
+	if e.Status = fmt.Sprintf("exit status %d", e.Code); status.Signaled() {
+		e.Signal, e.Status = status.Signal(), "signal: "+status.Signal().String()
+	}
+	if status.CoreDump() {
+		e.Status += " (core dumped)"
+	}
+}
+
+// pidfd returns a pidfd of the member, nil if the member has ended or the kernel does not support
+// pidfds.
+func (m Member) pidfd() *os.File {
+	if fd, alive := m.open(); alive && fd >= 0 {
+		return pollable(fd)
+	}
+	return nil
+}
+
+// poll asks again and again whether the member has ended, until the deadline.
+func (m Member) poll(deadline time.Time) {
 	for time.Now().Before(deadline) {
 		if fd, alive := m.open(); !alive {
 			return

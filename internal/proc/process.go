@@ -52,43 +52,44 @@ type Process struct {
 	// waiter while it reaps. It is locked before mu.
 	search sync.Mutex
 
-	mu       sync.Mutex
-	reaped   bool
-	followed *Member // the process that has taken the place of the leader; nil if there is none
-	killing  bool    // SIGKILL has been sent
-	exit     Exit
-	queued   map[syscall.Signal]bool // the signals for which a goroutine waits to begin its search
-	searches int                     // how many searches have begun
-	slowest  time.Duration           // how long the slowest search has taken
-	known    []Member                // the members that have been found so far, without those that are known to have ended
+	mu            sync.Mutex
+	reaped        bool
+	followed      *Member  // the process that has taken the place of the leader; nil if there is none
+	followedPidfd *os.File // its pidfd; nil if the kernel does not support pidfds
+	killing       bool     // SIGKILL has been sent
+	exit          Exit
+	queued        map[syscall.Signal]bool // the signals for which a goroutine waits to begin its search
+	searches      int                     // how many searches have begun
+	slowest       time.Duration           // how long the slowest search has taken
+	known         []Member                // the members that have been found so far, without those that are known to have ended
 }
 
 // An Exit describes how a process ended.
 type Exit struct {
 	Code   int            // the exit code, or -1 if a signal ended the process
 	Signal syscall.Signal // the signal that ended the process, or 0
-	State  *os.ProcessState
+	Status string         // both in the format of os.ProcessState; empty if the exit status is not known
 
 	Terminated  bool // whether SIGTERM was sent before the leader had exited
 	Killed      bool // whether SIGKILL was sent before the leader had exited
 	OutOfMemory bool // whether the kernel has killed processes because they have reached Limits.Memory
-	Unseen      bool // the exit status is unknown because the process was adopted
+	Unseen      bool // the exit status is unknown because the process is not a child of this program
 
 	Left      []Member // the processes that were still running when the leader exited
 	Survivors []Member // the processes that could not be ended
 }
 
-// String returns the exit status in the format of os.ProcessState.
+// String returns the exit status, or that it is not known.
 func (e Exit) String() string {
 	switch {
 	case e.Unseen:
 		return "ended with an unknown status"
-	case e.State == nil:
+	case e.Status == "":
 		return "not known to have ended"
 	case e.OutOfMemory:
-		return e.State.String() + " (out of memory: it reached its limit)"
+		return e.Status + " (out of memory: it reached its limit)"
 	}
-	return e.State.String()
+	return e.Status
 }
 
 // A Member is one of the processes in a container.
@@ -202,6 +203,7 @@ func (p *Process) awaitEnd() {
 	close(p.exited)
 	left, survivors := p.sweep()
 	outOfMemory := contain.ranOutOfMemory()
+	followedStatus, seen := exitStatus(p.followedPidfd) // no Follow succeeds any more
 	if p.beforeReap != nil {
 		p.beforeReap()
 	}
@@ -210,13 +212,16 @@ func (p *Process) awaitEnd() {
 	p.mu.Lock()
 	state, err := contain.reap()
 	p.reaped = true
-	p.exit.Code, p.exit.State, p.exit.Left, p.exit.Survivors = -1, state, left, survivors
+	p.exit.Code, p.exit.Left, p.exit.Survivors = -1, left, survivors
 	p.exit.OutOfMemory = outOfMemory
-	p.exit.Unseen = !contain.isChild() || p.followed != nil
-	if p.exit.Unseen {
-		p.exit.State = nil // the leader's exit status says nothing about the process that has taken its place
-	} else if err == nil && state != nil {
-		p.exit.Code = state.ExitCode()
+	p.exit.Unseen = true
+	switch {
+	case p.followed != nil: // the leader's exit status says nothing about the process that has taken its place
+		if seen {
+			p.exit.set(followedStatus)
+		}
+	case err == nil && state != nil:
+		p.exit.Code, p.exit.Status, p.exit.Unseen = state.ExitCode(), state.String(), false
 		if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 			p.exit.Signal = ws.Signal()
 		}
@@ -228,6 +233,9 @@ func (p *Process) awaitEnd() {
 	p.search.Unlock()
 	p.stdout.finish()
 	p.stderr.finish()
+	if p.followedPidfd != nil {
+		p.followedPidfd.Close()
+	}
 	contain.release()
 	close(p.done)
 }

@@ -208,7 +208,7 @@ func TestEnd_EarliestDeadlineOfAllCallersApplies(t *testing.T) {
 	}
 	exits <- exit
 	for range 8 {
-		if got := <-exits; got.State != exit.State {
+		if got := <-exits; got.Status != exit.Status {
 			t.Errorf("got %v, want %v", got, exit)
 		}
 	}

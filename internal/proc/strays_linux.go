@@ -32,6 +32,11 @@ func (p Containment) EndStrays(children, known []Adoptable, deadline time.Time) 
 			continue
 		}
 		if m.zombie { // reap it without a signal: it can have left processes in its group that are known
+			if fd := pidfdOpen(k.PID); fd >= 0 {
+				f := pollable(fd)
+				awaitPidfd(f, deadline) // its main thread has exited; others may take a moment longer
+				f.Close()
+			}
 			syscall.Wait4(k.PID, nil, syscall.WNOHANG, nil)
 			continue
 		}

@@ -85,7 +85,7 @@ func (m *Machine) end(e Event) {
 		return
 	}
 	switch {
-	case e.Exit.State == nil:
+	case e.Exit.Status == "":
 		m.State, m.Outcome, m.Message = Gone, Unknown, e.Exit.String()
 	case e.Exit.Killed || e.Exit.Terminated:
 		m.State, m.Outcome, m.Message = Forced, Killed, m.ForceReason

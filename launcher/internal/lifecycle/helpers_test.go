@@ -1,7 +1,6 @@
 package lifecycle_test
 
 import (
-	"os"
 	"syscall"
 	"time"
 
@@ -152,7 +151,7 @@ func (m *simulation) pushEnd(drainError string) []string {
 // SIGKILL, or neither.
 func (m *simulation) reaped(code int, sig syscall.Signal, terminated, killed bool) []string {
 	return m.step(lifecycle.Event{Kind: lifecycle.OnReaped,
-		Exit: proc.Exit{Code: code, Signal: sig, State: new(os.ProcessState), Terminated: terminated, Killed: killed}})
+		Exit: proc.Exit{Code: code, Signal: sig, Status: "ended", Terminated: terminated, Killed: killed}})
 }
 
 // reapedUnknown ends an adopted process, whose exit status cannot be known.
