@@ -65,7 +65,7 @@ func TestOffload_DiscardsNoDeliveredValue(t *testing.T) {
 // If an operation of Async does not end in time, done receives the time-out. No goroutine waits for
 // the operation. The operation counts as running until it calls complete, and its late value is
 // discarded. docs/internals/eventloop.md#async
-func TestAsync_TimesOut(t *testing.T) {
+func TestAsync_DoneReceivesTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context())
 		var complete func(string, error)
@@ -125,7 +125,7 @@ func TestAsync_DeliversFirstResult(t *testing.T) {
 
 // A stopped loop waits for an operation of Async. Force ends the operation with the cause of Force.
 // docs/internals/eventloop.md#async
-func TestAsync_EndsWithForce(t *testing.T) {
+func TestAsync_OperationEndsOnForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		app := ctxshutdown.New(t.Context())
 		l := startedIn(t, app)

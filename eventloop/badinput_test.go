@@ -64,7 +64,7 @@ func TestBadInput_NilPanicsInCaller(t *testing.T) {
 }
 
 // A loop can be started once. docs/internals/eventloop.md#states
-func TestLoop_StartsOnce(t *testing.T) {
+func TestStart_FailsIfLoopWasStartedBefore(t *testing.T) {
 	main := func(context.Context) error { t.Error("main was called"); return nil }
 	l := startLoop(t)
 	testkit.ErrorIs(t, "Start of a running loop", l.Start(), eventloop.ErrStarted)

@@ -19,9 +19,9 @@ import (
 
 const asDropper = "EVENTLOOP_TEST_DROPPER"
 
-// TestMain_Dropper is the program that TestNew_StopsDroppedLoop starts. If it is run directly, it
-// checks nothing.
-func TestMain_Dropper(t *testing.T) {
+// TestSubprocess_DropsLoops is the program that TestNew_StopsUnreachableLoop starts. If it is run
+// directly, it checks nothing.
+func TestSubprocess_DropsLoops(t *testing.T) {
 	use, ok := droppers[os.Getenv(asDropper)]
 	if !ok {
 		return
@@ -67,12 +67,12 @@ var droppers = map[string]func(app *ctxshutdown.Swansong) <-chan struct{}{
 // A Loop that is unreachable stops when it has nothing to do, even if it was never started. So it
 // leaves no goroutine, and its parent scope can drain. A line on standard error names the call of
 // New.
-func TestNew_StopsDroppedLoop(t *testing.T) {
+func TestNew_StopsUnreachableLoop(t *testing.T) {
 	want := regexp.MustCompile(`^eventloop: the event loop "ledger", created at drop_test\.go:\d+, was garbage collected without Stop and has been stopped\n$`)
 	for name := range droppers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.Command(os.Args[0], "-test.run=^TestMain_Dropper$")
+			cmd := exec.Command(os.Args[0], "-test.run=^TestSubprocess_DropsLoops$")
 			cmd.Env = append(os.Environ(), asDropper+"="+name)
 			var stderr strings.Builder
 			cmd.Stderr = &stderr
@@ -103,7 +103,7 @@ func collect(t *testing.T) {
 }
 
 // A pending timer keeps an unreachable loop running. Once the timer is stopped, the loop stops.
-func TestTimer_StopLetsDroppedLoopEnd(t *testing.T) {
+func TestTimer_StopLetsUnreachableLoopEnd(t *testing.T) {
 	app := ctxshutdown.New(t.Context())
 	timer, scope := func() (*eventloop.Timer, *ctxshutdown.Swansong) {
 		l := eventloop.New(app)
@@ -120,7 +120,7 @@ func TestTimer_StopLetsDroppedLoopEnd(t *testing.T) {
 
 // An unreachable loop is not stopped while something needs it: a timer, a handle, a method value,
 // the main function of Run, or an offload whose completion is still to come.
-func TestNew_DoesNotStopLoopThatIsNeeded(t *testing.T) {
+func TestNew_DoesNotStopUnreachableLoopThatIsNeeded(t *testing.T) {
 	t.Run("timer", func(t *testing.T) {
 		app := ctxshutdown.New(t.Context())
 		var ticks atomic.Int64

@@ -40,7 +40,7 @@ func init() {
 // A loop with nothing to do uses no processor time. In a separate process with idle loops, no
 // thread runs between two samples. The Go runtime needs some time to become idle after the start,
 // so the test takes many samples. A loop that woke up periodically would fail all of them.
-func TestLoop_IdleUsesNoProcessor(t *testing.T) {
+func TestLoop_UsesNoProcessorTimeWhenIdle(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	// With GOGC=off, the runtime does not collect garbage every two minutes.
 	cmd.Env = append(os.Environ(), asIdle+"=1", "GOGC=off")

@@ -75,7 +75,7 @@ func TestWaits_AreRefusedInInit(t *testing.T) {
 // In a callback, a wait that has nothing to wait for, or whose time is over, returns as on any
 // other goroutine. Waits on goroutines that a callback starts, in main of Run and in jobs are
 // allowed. docs/internals/eventloop.md#waiting-in-a-callback
-func TestWaits_AreAllowedElsewhere(t *testing.T) {
+func TestWaits_AreAllowedOutsideCallbacks(t *testing.T) {
 	l, p := startLoop(t), newPool(t, 1)
 	runOn(t, l, func() {
 		testkit.ErrorIs(t, "WaitRunners", l.WaitRunners(t.Context()), nil)

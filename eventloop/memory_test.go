@@ -154,7 +154,7 @@ func heapGrowth(n int, f func()) int64 {
 }
 
 // A finished offload leaves nothing in the loop or in the context that it used.
-func TestOffload_FreesMemory(t *testing.T) {
+func TestOffload_FreesMemoryWhenFinished(t *testing.T) {
 	work, done := func(context.Context) (int, error) { return 1, nil }, func(int, error) {}
 	for name, offload := range map[string]func(l *eventloop.Loop, p *eventloop.Pool) error{
 		"Offload": func(l *eventloop.Loop, p *eventloop.Pool) error { return eventloop.Offload(l, p, work, done) },

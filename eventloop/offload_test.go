@@ -16,7 +16,7 @@ import (
 
 // When WaitIdle returns, the completions have been queued, and they run before the loop ends.
 // docs/internals/eventloop.md#pool
-func TestWaitIdle_ThenStopRunsCompletions(t *testing.T) {
+func TestStop_AfterWaitIdleRunsCompletions(t *testing.T) {
 	l, p := startLoop(t), newPool(t, 3)
 	const n = 500
 	sum := 0
@@ -147,7 +147,7 @@ func TestOffload_CompletionReceivesCauseOnCancel(t *testing.T) {
 }
 
 // Work that times out before a worker is free is never called.
-func TestOffload_TimesOutInQueue(t *testing.T) {
+func TestOffload_WorkThatTimesOutInQueueIsNeverCalled(t *testing.T) {
 	l, p := startLoop(t), newPool(t, 1)
 	release := make(chan struct{})
 	p.Submit(func() { <-release })
@@ -164,7 +164,7 @@ func TestOffload_TimesOutInQueue(t *testing.T) {
 
 // Work can outlive its loop. The result of such work is discarded and counted. The scope and
 // WaitRunners wait until the work returns. docs/internals/eventloop.md#late-completions
-func TestOffload_OutlivesLoop(t *testing.T) {
+func TestOffload_WorkMayOutliveLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
 		defer app.Shutdown()

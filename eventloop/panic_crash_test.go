@@ -73,9 +73,9 @@ func late(s *ctxshutdown.Swansong, work func() int, discard ...func(int)) {
 	l.Scope().Force(nil)
 }
 
-// TestMain_Service is the program that TestPanic_EndsProgramOrIsReturnedByRun starts. If it is run directly,
-// it checks nothing.
-func TestMain_Service(t *testing.T) {
+// TestSubprocess_ServicePanics is the program that TestPanic_EndsProgramOrIsReturnedByRun starts.
+// If it is run directly, it checks nothing.
+func TestSubprocess_ServicePanics(t *testing.T) {
 	service := services[os.Getenv(asService)]
 	if service == nil {
 		return
@@ -107,7 +107,7 @@ func TestPanic_EndsProgramOrIsReturnedByRun(t *testing.T) {
 		{"job, stops", 1, []string{`a panic has stopped the pool \"audits\"`, "eventloop_test.write", "Run has returned:", "assignment to entry in nil map"}},
 	} {
 		t.Run(test.service, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMain_Service$", "-test.timeout=60s")
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSubprocess_ServicePanics$", "-test.timeout=60s")
 			cmd.Env = append(os.Environ(), asService+"="+test.service, "GORACE=atexit_sleep_ms=0")
 			out, err := cmd.CombinedOutput()
 			var exit *exec.ExitError

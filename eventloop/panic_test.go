@@ -62,7 +62,7 @@ func TestPanic_StopsLoop(t *testing.T) {
 
 // If the loop has a panic handler, it continues after a panic. The handler runs on the loop's
 // goroutine.
-func TestWithPanicHandler_LoopContinues(t *testing.T) {
+func TestWithPanicHandler_LoopContinuesAfterPanic(t *testing.T) {
 	var told []any
 	l := startLoop(t, eventloop.WithPanicHandler(func(err *eventloop.PanicError) bool { told = append(told, err.Value); return true }))
 	for _, value := range []any{"one", "two"} {
@@ -165,12 +165,12 @@ func TestPanic_IsAttributedToCallbackAfterTimer(t *testing.T) {
 
 // Timer functions that set the next timer and then panic do not keep callbacks from running. In a
 // synctest bubble, where time stands still, such a timer is always due.
-func TestTimers_DoNotStarveCallbacksWhenTheyPanic(t *testing.T) {
+func TestTimers_ThatPanicDoNotStarveCallbacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context(), eventloop.WithPanicHandler(func(*eventloop.PanicError) bool { return true }))
 		var posted, ran atomic.Int64
 		// This is the number of timer functions that have run while a callback was waiting; see
-		// TestTimers_DoNotStarveCallbacks.
+		// TestTimers_ThatAreAlwaysDueDoNotStarveCallbacks.
 		timers := 0
 		begun := make(chan struct{})
 		var again func()
@@ -200,7 +200,7 @@ func TestTimers_DoNotStarveCallbacksWhenTheyPanic(t *testing.T) {
 
 // While the loop drains, callbacks panic, call Goexit or return, and the panic handler sometimes
 // calls Goexit. Every callback runs, and the loop ends.
-func TestPanic_InManyCallbacksLeavesDrainComplete(t *testing.T) {
+func TestPanic_InManyCallbacksSkipsNoCallbackOfDrain(t *testing.T) {
 	told := 0
 	l := startLoop(t, eventloop.WithPanicHandler(func(*eventloop.PanicError) bool {
 		if told++; told%2 == 0 {
@@ -226,7 +226,7 @@ func TestPanic_InManyCallbacksLeavesDrainComplete(t *testing.T) {
 // every one of them calls Goexit. After a Goexit, waiting for the loop in a callback is still
 // refused. The stack does not grow from one callback to the next; otherwise it could exceed its
 // limit, which ends the program. docs/internals/eventloop.md#panics
-func TestPanic_GoexitInEveryCallbackRunsAll(t *testing.T) {
+func TestPanic_GoexitInEveryCallbackSkipsNoCallback(t *testing.T) {
 	l := startLoop(t)
 	free := block(t, l)
 	var depths []int
@@ -321,7 +321,7 @@ func TestPool_SurvivesGoexitInHandler(t *testing.T) {
 
 // If a callback panics while the loop drains, everything else still runs.
 // docs/internals/eventloop.md#panics
-func TestPanic_DuringDrainSkipsNothing(t *testing.T) {
+func TestPanic_DuringDrainSkipsNoFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context(), stopsAfterPanic)
 		ran := 0

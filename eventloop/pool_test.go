@@ -61,7 +61,7 @@ func TestPool_RunsJobsInOrder(t *testing.T) {
 }
 
 // A pool of zero or fewer workers has as many workers as there are processors.
-func TestPool_HasAsManyWorkersAsProcessors(t *testing.T) {
+func TestPool_OfZeroWorkersHasOneForEachProcessor(t *testing.T) {
 	for _, n := range []int{0, -1} {
 		p := newPool(t, n)
 		all := make(chan struct{})
@@ -119,7 +119,7 @@ func TestPool_RunsAcceptedJobsDuringStop(t *testing.T) {
 
 // The completion of a stopped pool resolves when its last job has finished, and not before.
 // docs/internals/eventloop.md#pool
-func TestPool_CompletesAfterItsJobs(t *testing.T) {
+func TestPool_CompletesAfterItsLastJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := eventloop.NewPool(t.Context(), 1)
 		began := time.Now()

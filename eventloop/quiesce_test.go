@@ -17,7 +17,7 @@ import (
 
 // Quiesce returns when the queue is empty and nothing is running, and not before.
 // docs/internals/eventloop.md#quiesce
-func TestQuiesce_ReturnsWhenNothingRuns(t *testing.T) {
+func TestQuiesce_ReturnsWhenNoFunctionRunsOrIsQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p := startedIn(t, t.Context()), eventloop.NewPool(t.Context(), 1)
 		testkit.ErrorIs(t, "Quiesce of an idle loop", l.Quiesce(0), nil)
@@ -51,7 +51,7 @@ func TestQuiesce_ReturnsWhenNothingRuns(t *testing.T) {
 
 // The error of Quiesce contains the current counts, and Quiesce can be called again.
 // docs/internals/eventloop.md#quiesce
-func TestQuiesce_TimesOutWithCounts(t *testing.T) {
+func TestQuiesce_ErrorOfTimeoutHasCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p := startedIn(t, t.Context()), eventloop.NewPool(t.Context(), 5)
 		runOn(t, l, func() {})
@@ -142,7 +142,7 @@ func TestQuiesce_ReturnsWhenLoopEnds(t *testing.T) {
 
 // When Run has returned, the loop cannot run callbacks any more. So Quiesce returns an error if the
 // loop has refused callbacks since it was stopped. docs/internals/eventloop.md#quiesce
-func TestQuiesce_AfterRunCountsRefusedCallbacks(t *testing.T) {
+func TestQuiesce_FailsAfterRunIfCallbacksWereRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := eventloop.New(t.Context())
 		isTrue(t, "refused before the start", !l.Post(never(t, "a callback before the start")))
@@ -161,7 +161,7 @@ func TestQuiesce_AfterRunCountsRefusedCallbacks(t *testing.T) {
 // With WithShutdownCheck, a loop reports the offloads, handles and refused callbacks that were left
 // when it ended, and reports nothing after a shutdown in order.
 // docs/internals/eventloop.md#counters
-func TestWithShutdownCheck_ReportsOffloadsAndHandlesLeft(t *testing.T) {
+func TestWithShutdownCheck_ReportsOffloadsAndHandlesLeftAtEnd(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		leave func(l *eventloop.Loop) (end func())
@@ -202,7 +202,7 @@ func TestWithShutdownCheck_ReportsOffloadsAndHandlesLeft(t *testing.T) {
 
 // Quiesce never returns nil while something is running. In the test, callbacks, offloads and timers
 // start one another, so that something is always running.
-func TestQuiesce_NeverReturnsWhileSomethingRuns(t *testing.T) {
+func TestQuiesce_NeverReturnsNilWhileFunctionsRun(t *testing.T) {
 	l, p := startLoop(t), newPool(t, 2)
 	for range 300 {
 		var over atomic.Bool
@@ -346,7 +346,7 @@ func TestQuiesce_WaitsForNewHandle(t *testing.T) {
 
 // An offload has timed out, and its work returns before its completion is queued. Quiesce waits for
 // that completion.
-func TestQuiesce_WaitsForCompletionOfTimeout(t *testing.T) {
+func TestQuiesce_WaitsForCompletionOfTimedOutOffload(t *testing.T) {
 	l, p := startLoop(t), newPool(t, 2)
 	for range 2_000 {
 		// The loop writes this variable and the test reads it after Quiesce, so the race detector

@@ -12,7 +12,7 @@ import (
 
 // Reports count guards that the user has acquired in the scope of a loop or a pool beside the callbacks
 // or jobs, so that the user learns what a drain waits for. docs/internals/eventloop.md#scope
-func TestReport_CountsGuardsOfUser(t *testing.T) {
+func TestReport_CountsGuardsThatUserHasAcquired(t *testing.T) {
 	type report struct {
 		Count   int
 		Summary string

@@ -74,7 +74,7 @@ func TestPostWait_WaitsForRoom(t *testing.T) {
 
 // Goroutines that wait in PostWait are served in the order of their calls. Post is refused while a
 // goroutine waits. docs/internals/eventloop.md#limits
-func TestPostWait_KeepsOrder(t *testing.T) {
+func TestPostWait_ServesCallersInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context(), eventloop.WithQueueLimit(2))
 		free := block(t, l)
@@ -100,7 +100,7 @@ func TestPostWait_KeepsOrder(t *testing.T) {
 
 // If the context of PostWait ends before there is room, the callback never runs.
 // docs/internals/eventloop.md#limits
-func TestPostWait_EndsWithContext(t *testing.T) {
+func TestPostWait_ReturnsWhenContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context(), eventloop.WithQueueLimit(1))
 		free := block(t, l)
@@ -117,7 +117,7 @@ func TestPostWait_EndsWithContext(t *testing.T) {
 
 // A stop of the loop ends PostWait, and the callback never runs. Before the start, PostWait does not
 // wait. docs/internals/eventloop.md#limits
-func TestPostWait_EndsWithStop(t *testing.T) {
+func TestPostWait_ReturnsWhenLoopStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := eventloop.New(t.Context(), eventloop.WithQueueLimit(1))
 		testkit.ErrorIs(t, "PostWait before the start", l.PostWait(t.Context(), nop), eventloop.ErrNotRunning)
@@ -138,7 +138,7 @@ func TestPostWait_EndsWithStop(t *testing.T) {
 // Many goroutines post to a small queue and wait with contexts that end, while the loop is stopped.
 // Every callback that was accepted runs once, all others never run, and the loop never exceeds its
 // limit. docs/internals/eventloop.md#limits
-func TestPostWait_LosesNothingUnderContention(t *testing.T) {
+func TestPostWait_LosesNoCallbackUnderContention(t *testing.T) {
 	for range 20 {
 		const limit, producers, each = 4, 8, 300
 		l := startLoop(t, eventloop.WithQueueLimit(limit))
@@ -205,7 +205,7 @@ func TestWithQueueLimit_SubmitRefusesAtLimit(t *testing.T) {
 
 // A pool that is both full and stopped returns ErrPoolStopped, since it will never have room again.
 // docs/internals/eventloop.md#limits
-func TestOffload_ToStoppedFullPoolIsRefused(t *testing.T) {
+func TestOffload_ToStoppedFullPoolReturnsErrPoolStopped(t *testing.T) {
 	l, p := startLoop(t), newPool(t, 1, eventloop.WithQueueLimit(1))
 	end := make(chan struct{})
 	defer close(end)
@@ -240,7 +240,7 @@ func TestSubmitWait_WaitsForRoom(t *testing.T) {
 
 // A small pool serves many goroutines that wait, even if some of them stop waiting.
 // docs/internals/eventloop.md#limits
-func TestSubmitWait_LosesNothingUnderContention(t *testing.T) {
+func TestSubmitWait_LosesNoJobUnderContention(t *testing.T) {
 	p := newPool(t, 2, eventloop.WithQueueLimit(3))
 	var accepted, ran atomic.Int64
 	var running sync.WaitGroup

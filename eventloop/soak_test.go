@@ -71,10 +71,10 @@ func (s scenario) plan(n int) (first, second behaviour) {
 	return atOnce, atOnce
 }
 
-// TestSoak runs two scenarios many times: in one, every request times out, and in the other, most
-// requests succeed and the others are answered when their time ends. Each run has its own loop,
-// pool and shutdown, and must end within TIMEOUT_PER_RUN seconds. Each request must end exactly
-// once, and no offload, job or timer may be left.
+// TestSoak_EveryRequestEndsOnce runs two scenarios many times: in one, every request times out, and
+// in the other, most requests succeed and the others are answered when their time ends. Each run
+// has its own loop, pool and shutdown, and must end within TIMEOUT_PER_RUN seconds. Each request
+// must end exactly once, and no offload, job or timer may be left.
 //
 //	RUNS=50 TIMEOUT_PER_RUN=10 make soak-eventloop
 //
@@ -82,7 +82,7 @@ func (s scenario) plan(n int) (first, second behaviour) {
 // apply to one of them. CONCURRENCY is the number of clients that wait for answers at the same time.
 //
 // docs/internals/eventloop.md#soak
-func TestSoak(t *testing.T) {
+func TestSoak_EveryRequestEndsOnce(t *testing.T) {
 	runs := knob(t, 20, "RUNS")
 	concurrency := knob(t, 32, "CONCURRENCY")
 	guard := time.Duration(knob(t, 30, "TIMEOUT_PER_RUN")) * time.Second

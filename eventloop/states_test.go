@@ -205,7 +205,7 @@ func TestStart_SucceedsOnceInConcurrentCalls(t *testing.T) {
 
 // If the scope of a loop is stopped before Start, the loop never runs, although the loop learns of
 // the stop on another goroutine, possibly later.
-func TestStart_FailsIfScopeWasStoppedBefore(t *testing.T) {
+func TestStart_FailsIfScopeWasStoppedBeforeStart(t *testing.T) {
 	for range 500 {
 		app := ctxshutdown.New(context.Background())
 		l := eventloop.New(app, eventloop.WithInit(func() error { t.Error("the init function was called"); return nil }))
@@ -249,7 +249,7 @@ func TestLoop_RunsEverythingOnOneGoroutine(t *testing.T) {
 }
 
 // A loop that is created in a stopped scope cannot be started.
-func TestStart_FailsInStoppedScope(t *testing.T) {
+func TestStart_FailsIfLoopWasCreatedInStoppedScope(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	l := eventloop.New(ctx, eventloop.WithInit(func() error { t.Error("the init function was called"); return nil }))

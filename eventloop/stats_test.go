@@ -77,7 +77,7 @@ func TestStats_CountEachKindOfEvent(t *testing.T) {
 
 // After a shutdown in the documented order, all counters that indicate a wrong order are zero.
 // docs/internals/eventloop.md#counters
-func TestStats_AreZeroAfterShutdownInOrder(t *testing.T) {
+func TestStats_CountNoMistakesAfterOrderlyShutdown(t *testing.T) {
 	l, p := startLoop(t), newPool(t, 2)
 	handle := l.ShutdownHandle()
 	var producers sync.WaitGroup

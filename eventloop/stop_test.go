@@ -17,7 +17,7 @@ import (
 // While a loop is stopped, other goroutines post callbacks. An accepted callback runs exactly once,
 // and a refused one never runs; both are counted. If Post did not check the state while it holds
 // the lock, some accepted callbacks would not run. docs/internals/eventloop.md#post
-func TestPost_DuringStopRunsAcceptedCallbacks(t *testing.T) {
+func TestPost_CallbacksAcceptedDuringStopRun(t *testing.T) {
 	const posters, rounds, most = 8, 60, 2_000
 	for round := range rounds {
 		l := eventloop.New(context.Background())
@@ -408,7 +408,7 @@ func TestForce_CompletesOffloadsAndRunsQueue(t *testing.T) {
 
 // After Force, the completion of an offload with a time-out receives the cause of Force, not the
 // time-out.
-func TestForce_IsCauseOfOffloadsWithTimeout(t *testing.T) {
+func TestForce_OffloadWithTimeoutReceivesCauseOfForce(t *testing.T) {
 	app := ctxshutdown.New(context.Background())
 	l := startedIn(t, app)
 	p := newPool(t, 1)

@@ -77,7 +77,7 @@ func TestEvery_SkipsMissedPeriods(t *testing.T) {
 
 // Callbacks run even if every timer that fires sets the next one, or if the period of a timer is
 // too short.
-func TestTimers_LeaveRoomForCallbacks(t *testing.T) {
+func TestTimers_WithShortPeriodsDoNotStarveCallbacks(t *testing.T) {
 	l := startLoop(t)
 	runOn(t, l, func() {
 		l.Every(1, func() {})
@@ -92,7 +92,7 @@ func TestTimers_LeaveRoomForCallbacks(t *testing.T) {
 
 // Callbacks run even if a timer is always due. In a synctest bubble, where time stands still, this
 // is the case if each timer sets the next one.
-func TestTimers_DoNotStarveCallbacks(t *testing.T) {
+func TestTimers_ThatAreAlwaysDueDoNotStarveCallbacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context())
 		var posted, ran atomic.Int64
@@ -152,7 +152,7 @@ func TestTimers_AreCancelledByStop(t *testing.T) {
 }
 
 // Goroutines set and stop timers while the timers fire. Each timer either fires or is stopped.
-func TestTimers_FireOrStopNeverBoth(t *testing.T) {
+func TestTimers_EitherFireOrAreStopped(t *testing.T) {
 	l := startLoop(t)
 	for range 2_000 {
 		fired := make(chan struct{})
