@@ -76,7 +76,7 @@ bench: ## measure again, and write the tables of figures in docs/measured
 	$(GO) run ./httpdrain/internal/measure -write
 	$(GO) run ./integrations/http3drain/internal/measure -write
 	$(GO) run ./launcher/internal/measure -write
-	GRACEFUL_KILLS=1000 $(GO) test -count=1 -v -run '^TestRun_SavesOrFailsWheneverKilled$$' ./graceful
+	GRACEFUL_KILLS=1000 $(GO) test -count=1 -v -run '^TestRun_ProgramSavesItsDataOrSaysWhyNot$$' ./graceful
 	$(GO) run ./lspconn/internal/measure -write
 
 bench-launcher: ## fail if the launcher loses a request, a process or a transition: the short form that CI runs

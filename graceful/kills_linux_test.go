@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// killsVar is how many programs TestRun_SavesOrFailsWheneverKilled kills. `make bench` sets it.
+// killsVar is how many programs TestRun_ProgramSavesItsDataOrSaysWhyNot kills. `make bench` sets
+// it.
 const killsVar = "GRACEFUL_KILLS"
 
 // The programs of examples/flush run on a terminal, or in a pipeline whose reader ends. Each
@@ -21,7 +22,7 @@ const killsVar = "GRACEFUL_KILLS"
 // or its terminal closes. In the end, either the program has saved the data that it has collected,
 // or its exit code is not 0 and the terminal, if it is open, shows the reason. No program is killed
 // by a signal. A program that receives only one signal always saves its data.
-func TestRun_SavesOrFailsWheneverKilled(t *testing.T) {
+func TestRun_ProgramSavesItsDataOrSaysWhyNot(t *testing.T) {
 	kills := 40
 	if testing.Short() {
 		kills = 12

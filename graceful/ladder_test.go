@@ -10,7 +10,7 @@ import (
 
 // The ladder, the state machine of the phases, has few states. The test extends every sequence of
 // events until it leads to a state that is already known, and checks every step.
-func TestLadder_ObeysRulesForEverySequence(t *testing.T) {
+func TestPhases_ObeyRulesForEverySequenceOfEvents(t *testing.T) {
 	const depth = 12
 	why := errors.New("why")
 	for _, delay := range []time.Duration{0, 5 * time.Second} {
@@ -112,7 +112,7 @@ func check(l ladder, e event, next ladder, todo, did []action) error {
 
 // A SIGTERM or SIGHUP within a second of a signal that counts does not count, in any phase. A
 // repeated signal that does not count does not start another second.
-func TestLadder_IgnoresRepeatedSignal(t *testing.T) {
+func TestPhases_SignalRepeatedWithinSecondIsIgnored(t *testing.T) {
 	why := errors.New("why")
 	at := time.Unix(0, 0)
 	l := ladder{delay: time.Hour, soft: time.Hour, hard: time.Hour}
@@ -138,7 +138,7 @@ func TestLadder_IgnoresRepeatedSignal(t *testing.T) {
 
 // No sequence of extensions moves the end of Soft to an earlier time, or by more than maxExtension
 // in total.
-func TestLadder_LimitsEveryExtension(t *testing.T) {
+func TestPhases_TotalExtensionOfSoftIsLimited(t *testing.T) {
 	start := time.Unix(0, 0)
 	for _, delay := range []time.Duration{0, 5 * time.Second} {
 		l := ladder{delay: delay, soft: 10 * time.Second, hard: 2 * time.Second, maxExtension: 7 * time.Second}

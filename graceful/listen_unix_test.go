@@ -56,7 +56,7 @@ func listenInChild(t *testing.T, ln interface{ File() (*os.File, error) }, addre
 }
 
 // A client that connects while no process runs is served by the next process.
-func TestListen_RestartRefusesNoClient(t *testing.T) {
+func TestListen_NoClientIsRefusedDuringRestart(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
 			address := "127.0.0.1:0"

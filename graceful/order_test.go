@@ -132,7 +132,7 @@ func TestInOrder_EndsOnForce(t *testing.T) {
 }
 
 // If the scope does not come from Run, the stages share ten seconds.
-func TestInOrder_HasTenSecondsWithoutRun(t *testing.T) {
+func TestInOrder_StagesShareTenSecondsWithoutRun(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		s := ctxshutdown.New(b.Context())
 		var stopped [2]time.Duration

@@ -122,7 +122,7 @@ func init() {
 
 // The process that reads the output of a program ends while the program serves, or while it drains.
 // The program drains, and is not ended by the write of its last line either.
-func TestRun_SurvivesLostOutput(t *testing.T) {
+func TestRun_DrainsAfterReaderOfOutputEnds(t *testing.T) {
 	for _, test := range []struct {
 		role  string
 		first os.Signal // the signal that the program receives before its output is lost
@@ -144,7 +144,7 @@ func TestRun_SurvivesLostOutput(t *testing.T) {
 
 // If SIGPIPE is not among the signals of WithSignals, SIGPIPE has its usual effect while the
 // process serves.
-func TestWithSignals_LeavesSIGPIPEAlone(t *testing.T) {
+func TestWithSignals_UnlistedSIGPIPEKeepsItsEffect(t *testing.T) {
 	result, end := loseOutput(t, "writes while it serves, without SIGPIPE", nil)
 	testkit.Equal(t, "what the program has done", result, "")
 	testkit.Equal(t, "end", end, "signal: broken pipe")

@@ -74,8 +74,9 @@ func TestRun_PhasesBeginAtTheirTimes(t *testing.T) {
 	}
 }
 
-// TestRun_ReturnsErrorsOfF tests which errors of f are failures, and what Run returns for them.
-func TestRun_ReturnsErrorsOfF(t *testing.T) {
+// TestRun_ReturnsErrorsOfItsFunction tests which errors of f are failures, and what Run returns for
+// them.
+func TestRun_ReturnsErrorsOfItsFunction(t *testing.T) {
 	full := errors.New("the disk is full")
 	stubborn := func(r *ctxshutdown.Swansong) error {
 		hold(r, "jobs", r, time.Minute)
@@ -164,7 +165,7 @@ func TestRun_ScopeHasValuesButNotCancellation(t *testing.T) {
 }
 
 // Work of the root scope lasts as long as f runs, even if no other guard is held.
-func TestRun_WorkLastsUntilFReturns(t *testing.T) {
+func TestRun_WorkLastsUntilItsFunctionReturns(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		err := b.run(func(s *ctxshutdown.Swansong) error {
 			<-s.Done()
@@ -765,7 +766,7 @@ func TestRun_RejectsPhasesLongerThanGracePeriod(t *testing.T) {
 
 // Without a service manager, extensions end before the grace period, since a process that runs
 // longer is killed with SIGKILL.
-func TestExtend_EndsBeforeGracePeriod(t *testing.T) {
+func TestExtend_EndsDrainBeforeGracePeriod(t *testing.T) {
 	for _, test := range []struct {
 		seconds           string
 		granted, lastWord time.Duration

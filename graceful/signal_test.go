@@ -373,7 +373,7 @@ func TestRun_SignalsAdvancePhases(t *testing.T) {
 
 // A program receives one signal. After that the phases end when their time is over, and the result
 // is the same as with more signals.
-func TestRun_PhasesEndWhenTheirTimeIsOver(t *testing.T) {
+func TestRun_PhasesEndWhenTheirTimeHasPassed(t *testing.T) {
 	p := start(t, "short")
 	p.until("Serving 0")
 	p.signal(syscall.SIGTERM)
@@ -422,7 +422,7 @@ func TestRun_DrainsBeforePanicEndsProcess(t *testing.T) {
 }
 
 // If f panics after Run has returned, the process crashes as after a panic in any other goroutine.
-func TestRun_CrashesIfFPanicsAfterReturn(t *testing.T) {
+func TestRun_CrashesIfItsFunctionPanicsAfterReturn(t *testing.T) {
 	for role, says := range map[string]string{
 		"late panic":           "error: graceful: abandoned",
 		"late panic of a hook": "error: graceful: abandoned",
@@ -440,7 +440,7 @@ func TestRun_CrashesIfFPanicsAfterReturn(t *testing.T) {
 	}
 }
 
-func TestRun_StopsOnSignalBeforeCallOfF(t *testing.T) {
+func TestRun_StopsOnSignalBeforeItsFunctionIsCalled(t *testing.T) {
 	p := start(t, "early")
 	testkit.Equal(t, "exit code", p.awaitExit(), 0)
 	if !strings.Contains(p.output(), "graceful: terminated signal received") {
@@ -451,7 +451,7 @@ func TestRun_StopsOnSignalBeforeCallOfF(t *testing.T) {
 // A second ^C that arrives after Run has returned does not end the process before main has run its
 // deferred calls. Run can be called again, and signals have their default effect again some seconds
 // after the last call.
-func TestRun_RestoresSignalsSomeTimeAfterReturn(t *testing.T) {
+func TestRun_CatchesSignalsForSomeTimeAfterReturn(t *testing.T) {
 	t.Parallel()
 	p := start(t, "twice")
 	p.until("Serving 0")

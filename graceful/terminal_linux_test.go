@@ -209,7 +209,7 @@ func TestTerminal_ProgressLineFitsWidth(t *testing.T) {
 	}
 }
 
-func TestTerminal_ShowsNoProgressLineIfDumb(t *testing.T) {
+func TestTerminal_DumbTerminalShowsNoProgressLine(t *testing.T) {
 	tty := startOnTerminal(t, "terminal", 80, "TERM=dumb")
 	tty.until("Serving 0")
 	tty.press("\x03")
@@ -284,7 +284,7 @@ func TestWithReload_ClosedTerminalStopsProcess(t *testing.T) {
 }
 
 // SIGHUP still reloads when the reader of the program's log has ended.
-func TestWithReload_LostReaderOfLogReloads(t *testing.T) {
+func TestWithReload_ReloadsAfterReaderOfLogHasEnded(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

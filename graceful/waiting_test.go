@@ -128,7 +128,7 @@ var (
 
 // The log and the output of a drain that is abandoned go to the same terminal. Together they
 // contain no line twice, and each guard that is still held once.
-func TestRun_PrintsNothingTwice(t *testing.T) {
+func TestRun_PrintsNoLineTwice(t *testing.T) {
 	for _, test := range []struct {
 		name, want string
 		logger     bool
