@@ -24,8 +24,8 @@ func knob(t *testing.T, fallback int, names ...string) int {
 			continue
 		}
 		n, err := strconv.Atoi(s)
-		if err != nil || n < 0 {
-			t.Fatalf("%s=%q: give it a number from 0 on", name, s)
+		if err != nil || n < 1 {
+			t.Fatalf("%s=%q: give it a number from 1 on", name, s)
 		}
 		return n
 	}

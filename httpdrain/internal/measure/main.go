@@ -60,6 +60,7 @@ func main() {
 const head = `# httpdrain, measured
 
 Produced by ` + "`make bench`" + `; do not edit. See the documentation of the package for what it does, and in which order.
+` + "`go run ./httpdrain/internal/measure -only lost,throughput -write`" + ` renews only these sections; with -h, it lists all.
 `
 
 // A running is a server that is drained by httpdrain or shut down by net/http.
