@@ -76,7 +76,7 @@ func run(s *connState, now *time.Time, events ...string) (todo connActions) {
 	return todo
 }
 
-func TestConnState_StepReturnsActions(t *testing.T) {
+func TestConnState_StepReturnsActionsForEvent(t *testing.T) {
 	request := "read active handlerStart write handlerEnd idle"
 	linger := strings.Repeat(" timer", waitSteps-1) // all timers of the linger but the last one
 	for _, test := range []struct {
@@ -162,7 +162,7 @@ func TestConnState_StepReturnsActions(t *testing.T) {
 	}
 }
 
-func TestConnState_RoleFollowsEvents(t *testing.T) {
+func TestConnState_EventsDetermineRole(t *testing.T) {
 	for _, test := range []struct {
 		events string
 		want   role

@@ -36,7 +36,7 @@ func (c *slowReader) Read(b []byte) (int, error) {
 
 // The server may need several writes to send its buffer. The drain waits for all of them before it
 // closes a connection on which a stream of Debug and another response are sent.
-func TestDebug_DrainWaitsForEveryWriteBesideStream(t *testing.T) {
+func TestDebug_DrainWaitsForEveryWriteBesideEventStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan struct{})
 		mux := http.NewServeMux()
@@ -73,7 +73,7 @@ func TestDebug_DrainWaitsForEveryWriteBesideStream(t *testing.T) {
 
 // On a connection with a stream of Debug, the drain waits until another response has been written.
 // It does not wait longer, although the server keeps writing answers to pings on this connection.
-func TestDebug_DrainEndsDespiteEndlessStream(t *testing.T) {
+func TestDebug_DrainEndsDespiteEndlessEventStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan struct{})
 		mux := http.NewServeMux()
@@ -126,7 +126,7 @@ func TestDebug_DrainEndsDespiteEndlessStream(t *testing.T) {
 
 // Under Serve, a stream of events holds no guard, so a client that watches the page does not delay
 // the drain.
-func TestDebug_StreamDoesNotDelayServe(t *testing.T) {
+func TestDebug_EventStreamDoesNotDelayServe(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	s := ctxshutdown.New(context.Background())
 	mux := http.NewServeMux()

@@ -163,7 +163,7 @@ func TestServe_ClosesThousandIdleConnections(t *testing.T) {
 }
 
 // If a request was read before the stop, its response still says Connection: close.
-func TestServe_RunningHandlerSendsConnectionClose(t *testing.T) {
+func TestServe_RequestReadBeforeStopGetsConnectionClose(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var scope *ctxshutdown.Swansong
 	var ctx context.Context
@@ -428,7 +428,7 @@ func TestServe_ForceEndsAndListsUnfinishedRequests(t *testing.T) {
 var errTooLate = errors.New("too late")
 
 // The request of a CONNECT has a target instead of a path.
-func TestForce_NamesTargetOfConnect(t *testing.T) {
+func TestForce_CutErrorNamesTargetOfCONNECT(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	defer close(leave)
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {

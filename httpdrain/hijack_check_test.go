@@ -47,7 +47,7 @@ func TestReleaseHijacked_ChecksSocketsWithoutMutex(t *testing.T) {
 
 // The sockets are checked after each fiftieth of the time that the drain has lasted, within bounds,
 // and less often if the check of many sockets takes long.
-func TestDrainCheckInterval(t *testing.T) {
+func TestDrainCheckInterval_GrowsWithDrain(t *testing.T) {
 	const ms = time.Millisecond
 	for _, test := range []struct{ lasted, took, want time.Duration }{
 		{0, 0, ms},

@@ -151,7 +151,7 @@ func TestServe_ResponseWriterKeepsInterfaces(t *testing.T) {
 }
 
 // The final response says Connection: close, and an informational response does not.
-func TestServe_SetsCloseInFinalResponseOnly(t *testing.T) {
+func TestServe_SetsConnectionCloseInFinalResponseOnly(t *testing.T) {
 	hinted, leave := make(chan struct{}), make(chan struct{})
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusEarlyHints)
@@ -297,7 +297,7 @@ func TestServe_StopBeforeServeLeadsToExitCodeZero(t *testing.T) {
 
 // If the user calls Shutdown of the http.Server, Serve returns http.ErrServerClosed itself, as
 // http.Server.Serve does.
-func TestServe_ReportsShutdownOfTheServer(t *testing.T) {
+func TestServe_ReturnsErrServerClosedIfUserCallsShutdown(t *testing.T) {
 	srv := handler(ok)
 	v := start(t, srv)
 	p := dial(t, v.addr)
@@ -400,7 +400,7 @@ func TestServe_HijackAfterStopSetsNoConnectionClose(t *testing.T) {
 
 // A CutError lists a hijacked connection with the pattern of its request, even if middleware wraps
 // the handler.
-func TestServe_ListsHijackedConnectionByPattern(t *testing.T) {
+func TestCutError_NamesPatternOfHijackedConnection(t *testing.T) {
 	hijacked, leave := make(chan net.Conn), make(chan struct{})
 	defer close(leave)
 	mux := http.NewServeMux()

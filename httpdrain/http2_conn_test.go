@@ -19,7 +19,7 @@ func (w *written) Write(b []byte) (int, error) { return w.Buffer.Write(b) }
 
 // announce writes the GOAWAY and the PING at once if the server has last written a whole frame, and
 // otherwise as soon as it has. The test calls announce after each byte that a server writes.
-func TestHTTP2Conn_AnnouncesBetweenFrames(t *testing.T) {
+func TestHTTP2Conn_WritesGoAwayBetweenFrames(t *testing.T) {
 	frame := func(typ, flags byte, payload string) string {
 		return string([]byte{0, 0, byte(len(payload)), typ, flags, 0, 0, 0, 1}) + payload
 	}

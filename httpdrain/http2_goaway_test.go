@@ -82,7 +82,7 @@ func TestServe_SendsGoAwayInTwoSteps(t *testing.T) {
 }
 
 // The first GOAWAY is not put between the frames of one header.
-func TestServe_PutsGoAwayBetweenHeadersOnly(t *testing.T) {
+func TestServe_PutsNoGoAwayBetweenFramesOfHeader(t *testing.T) {
 	const endHeaders = 4
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()

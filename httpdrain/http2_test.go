@@ -174,7 +174,7 @@ func TestServe_AnswersHTTP2RequestAfterStop(t *testing.T) {
 
 // An HTTP/2 connection without a request gets both GOAWAYs, even if the client does not confirm the
 // first one, and is then closed.
-func TestServe_SendsGoAwayToQuietHTTP2(t *testing.T) {
+func TestServe_SendsGoAwayToQuietHTTP2Connection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		v := startOn(t, ln, plain2(ok))
@@ -264,7 +264,7 @@ func TestServe_WaitsForHTTP2FlowControlUntilForce(t *testing.T) {
 
 // On an HTTP/2 connection with a stream of Debug and another request, the drain waits for the other
 // request only.
-func TestDebug_DrainWaitsForRequestBesideStreamOnHTTP2(t *testing.T) {
+func TestDebug_DrainWaitsForHTTP2RequestBesideEventStream(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		wrap func(http.ResponseWriter) http.ResponseWriter
@@ -348,7 +348,7 @@ func (p *peer) endings(ended chan<- byte, resume <-chan struct{}) {
 }
 
 // IdleTimeout of the user's server applies to its HTTP/2 connections.
-func TestServe_KeepsIdleTimeoutOfHTTP2(t *testing.T) {
+func TestServe_AppliesIdleTimeoutToHTTP2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		srv := plain2(ok)

@@ -24,7 +24,7 @@ func probe(h http.Handler, method, accept string) string {
 	return fmt.Sprint(w.Code, " ", w.Header().Get("Content-Type"), " ", w.Body)
 }
 
-func TestReady_FollowsPhases(t *testing.T) {
+func TestReady_FailsFromLameDuckOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		var got []string
@@ -62,7 +62,7 @@ func TestReady_FollowsPhases(t *testing.T) {
 	})
 }
 
-func TestReady_FollowsScopeWithoutProcess(t *testing.T) {
+func TestReady_FailsWhenScopeWithoutProcessStops(t *testing.T) {
 	s := ctxshutdown.New(context.Background())
 	ready, live := httpdrain.Ready(s), httpdrain.Live(s)
 	got := []string{probe(ready, "HEAD", ""), probe(ready, "POST", ""), probe(live, "GET", "text/html, application/json")}
@@ -78,7 +78,7 @@ func TestReady_FollowsScopeWithoutProcess(t *testing.T) {
 
 // A client that watches the debug page does not delay the drain, and stays connected until the
 // drain ends.
-func TestDebug_StreamDoesNotDelayDrain(t *testing.T) {
+func TestDebug_EventStreamDoesNotDelayDrain(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	mux := http.NewServeMux()
 	v := start(t, &http.Server{Handler: mux})

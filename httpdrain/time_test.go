@@ -275,7 +275,7 @@ func TestServe_AnswersRequestRightAfterLinger(t *testing.T) {
 
 // A request whose header was complete within the linger is served, even if the user's ConnState
 // delays the server by a minute.
-func TestServe_AnswersDespiteSlowConnState(t *testing.T) {
+func TestServe_AnswersRequestDespiteSlowConnState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		srv := handler(func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body); io.WriteString(w, "ok") })
@@ -426,7 +426,7 @@ func TestServe_LimitsNewConnectionsAfterStop(t *testing.T) {
 
 // Serve returns only after the user's ConnState was called for the end of each connection and has
 // returned.
-func TestServe_WaitsForConnState(t *testing.T) {
+func TestServe_ReturnsAfterLastCallOfConnState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var returned atomic.Bool
 		ln := listenInMemory()
@@ -541,7 +541,7 @@ func TestServe_ReturnsWhenListenerFails(t *testing.T) {
 
 // Although the bytes of a TLS connection are encrypted, the drain treats the connection as quiet
 // after its handshake, but not in the middle of the handshake or of a header.
-func TestServe_NoticesHandshakeAndHeaderUnderTLS(t *testing.T) {
+func TestServe_WaitsForHandshakeAndHeaderUnderTLS(t *testing.T) {
 	const linger = 300 * time.Millisecond
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		for _, test := range []struct {

@@ -34,7 +34,7 @@ type unencrypted struct{ net.Conn }
 func (u unencrypted) UnencryptedNetConn() net.Conn { return u.Conn }
 
 // The drain notices the end of a write even if the server writes by ReadFrom instead of Write.
-func TestDebug_DrainWaitsForReadFromBesideStream(t *testing.T) {
+func TestDebug_DrainWaitsForReadFromBesideEventStream(t *testing.T) {
 	for _, tcp := range []bool{false, true} {
 		t.Run(map[bool]string{false: "pipe", true: "TCP"}[tcp], func(t *testing.T) {
 			entered, leave := make(chan string, 2), make(chan struct{})

@@ -13,7 +13,7 @@ import (
 
 // The kernel copies a large file from disk to socket, and a hijacked connection from socket to
 // socket, without copying the bytes through the process. The same is true with net/http alone.
-func TestServe_KeepsZeroCopy(t *testing.T) {
+func TestServe_KernelCopiesFilesAsWithNetHTTP(t *testing.T) {
 	const size = 16 << 20
 	const copied = size / (32 << 10)
 	name := filepath.Join(t.TempDir(), "large")

@@ -34,7 +34,7 @@ func TestRatio_MarksMissedTarget(t *testing.T) {
 }
 
 // The measurement itself works: a client of a fast network loses no request.
-func TestStopFarClients_CountsLostRequests(t *testing.T) {
+func TestStopFarClients_LosesNoRequestOnFastNetwork(t *testing.T) {
 	if got := stopFarClients(httpdrainServe, 3, 0, 100*time.Millisecond, 200*time.Millisecond); !strings.HasPrefix(got, "0 (") {
 		t.Errorf("lost %s, want none", got)
 	}

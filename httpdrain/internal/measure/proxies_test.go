@@ -10,7 +10,7 @@ import (
 // If a proxy does not run for a second, because the machine is busy, it may send its next request
 // just when the server closes the connection. When the server looked, the request was not in the
 // socket yet, so no server can avoid this, and the proxy must not send a POST twice.
-func TestRestartBehind_CountsNoError(t *testing.T) {
+func TestRestartBehind_ClientsOfProxySeeNoError(t *testing.T) {
 	const clients, restarts = 16, 4
 	for _, p := range proxies {
 		t.Run(p.name+" "+p.upstream, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 )
 
 // RoundTrip returns an estimate for a TCP connection that has carried data, and none for a pipe.
-func TestRoundTrip_IsKnownForTCP(t *testing.T) {
+func TestRoundTrip_ReturnsEstimateForTCPOnly(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
