@@ -230,7 +230,7 @@ func TestClose_FailsPendingCalls(t *testing.T) {
 }
 
 // A server may answer pending calls until the server exits.
-func TestClose_DeliversLateResponses(t *testing.T) {
+func TestClose_DeliversResponsesUntilServerExits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answered := make(chan string, 1)
 		release := make(chan struct{})
@@ -440,10 +440,10 @@ func (i *unkillable) End(at deadlines) (exit, error) {
 	}
 }
 
-// TestClose_EndsRealProcesses closes real processes: processes that write very much to stderr,
-// whose grandchildren keep the pipes open, or that do other things that an in-process server cannot
-// imitate.
-func TestClose_EndsRealProcesses(t *testing.T) {
+// TestClose_EndsMisbehavingRealProcesses closes real processes: processes that write very much to
+// stderr, whose grandchildren keep the pipes open, or that do other things that an in-process
+// server cannot imitate.
+func TestClose_EndsMisbehavingRealProcesses(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		role    role
@@ -493,9 +493,10 @@ func TestClose_EndsRealProcesses(t *testing.T) {
 	}
 }
 
-// TestHistories_WithRealProcesses runs random histories as TestHistories_SendersAndServerAgree
-// does, but with real processes and in real time, so the histories are fewer and shorter.
-func TestHistories_WithRealProcesses(t *testing.T) {
+// TestConn_ResultsOfSendersMatchMessagesOfRealServer runs random histories as
+// TestConn_ResultsOfSendersMatchMessagesOfServer does, but with real processes and in real time, so
+// the histories are fewer and shorter.
+func TestConn_ResultsOfSendersMatchMessagesOfRealServer(t *testing.T) {
 	n := 200
 	if testing.Short() {
 		n = 20
@@ -718,7 +719,7 @@ func TestStart_RejectsBadInput(t *testing.T) {
 
 // With the shortest deadline, a server that ignores all requests and signals has the same shares of
 // the deadline.
-func TestClose_KeepsDeadlineOfOneSecond(t *testing.T) {
+func TestClose_KillsServerWithinDeadlineOfOneSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, _ := startInProcess(t, t.Context(), lspconn.Server{CloseTimeout: time.Second},
 			behaviours{Shutdown: "never", EOF: "ignore", Exit: "ignore", IgnoreTerm: true})

@@ -412,7 +412,7 @@ func TestOnRequest_AnswersServerRequests(t *testing.T) {
 // A handler that has called Async and does not return delays neither other messages nor Close. The
 // context of the handler ends when the connection closes. The guard report contains its request
 // until the handler returns.
-func TestAsync_BlockedHandlerDelaysNothing(t *testing.T) {
+func TestAsync_BlockedHandlerDelaysNeitherMessagesNorClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		told := make(chan error, 300)

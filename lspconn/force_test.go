@@ -126,7 +126,7 @@ func (s *slowToDie) End(at deadlines) (exit, error) {
 
 // After Force, the connection waits for output until half a second has passed since Force, and not
 // since the end of the process. So Close returns a complete report within a second.
-func TestClose_WaitsForOutputSinceForce(t *testing.T) {
+func TestClose_WaitsForOutputAtMostHalfSecondAfterForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stderr, held := io.Pipe()
 		defer held.Close()

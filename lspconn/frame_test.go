@@ -67,7 +67,7 @@ func TestFrameReader_ReadsOrRejectsFrames(t *testing.T) {
 	}
 }
 
-func FuzzFrames(f *testing.F) {
+func FuzzFrameReader_FailsWithProtocolErrorOnly(f *testing.F) {
 	f.Add([]byte("Content-Length: 2\r\n\r\n{}Content-Length: 0\n\n"))
 	f.Add([]byte("Content-Length: 99\r\nX: y\r\n\r\n{}"))
 	f.Fuzz(func(t *testing.T, in []byte) {
@@ -87,7 +87,7 @@ func FuzzFrames(f *testing.F) {
 }
 
 // A message with any method name can be written and read back.
-func FuzzFrame(f *testing.F) {
+func FuzzFrame_CanBeReadBack(f *testing.F) {
 	f.Add(int64(1), "textDocument/hover", "a")
 	f.Add(int64(-1), "\"\\\x00\u2028é", "")
 	f.Fuzz(func(t *testing.T, id int64, method, param string) {

@@ -56,7 +56,7 @@ func methods(g *inProcess) (all []string) {
 
 // The messages that the function of WithOnRestart sends precede those of the callers of Conn. The
 // function is not called for the first start, nor for a connection that is in use.
-func TestManager_ReopensDocumentsBeforeConnReturns(t *testing.T) {
+func TestWithOnRestart_IsCalledBeforeConnReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var restarted []string
 		m, started := inProcessManager(t, lspconn.WithRestart(lspconn.Restart{Max: -1}),
@@ -80,7 +80,7 @@ func TestManager_ReopensDocumentsBeforeConnReturns(t *testing.T) {
 
 // If the function of WithOnRestart panics, the next call of Conn calls it again, so that no caller
 // gets a server without the documents.
-func TestManager_ReopensDocumentsAgainAfterPanic(t *testing.T) {
+func TestWithOnRestart_IsCalledAgainIfItPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
 		m, _ := inProcessManager(t, lspconn.WithRestart(lspconn.Restart{Max: -1}),
@@ -105,7 +105,7 @@ func TestManager_ReopensDocumentsAgainAfterPanic(t *testing.T) {
 
 // The function of WithOnFailure is called for each failure, even if no caller uses the connection,
 // and may start the server again. It is not called for a server that is closed.
-func TestManager_ReportsFailures(t *testing.T) {
+func TestWithOnFailure_IsCalledForEachFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m *lspconn.Manager
 		restarted := make(chan *lspconn.Conn)

@@ -31,7 +31,7 @@ func manager(t *testing.T, servers func(key string) (lspconn.Server, error), opt
 }
 
 // A server is started when Conn is first called for its key. Concurrent calls start it only once.
-func TestManager_StartsOnDemand(t *testing.T) {
+func TestManager_StartsServerAtFirstCallOfConn(t *testing.T) {
 	var mu sync.Mutex
 	started := map[string]int{}
 	m := manager(t, func(key string) (lspconn.Server, error) {
@@ -78,7 +78,7 @@ func TestManager_StartsOnDemand(t *testing.T) {
 
 // When a Manager closes, a fast server does not wait for a slow one, and all servers have the same
 // deadline.
-func TestManager_ClosesInParallel(t *testing.T) {
+func TestManager_ClosesConnectionsInParallel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		servers := map[string]behaviours{
 			"polite":     {},
@@ -118,7 +118,7 @@ func TestManager_ClosesInParallel(t *testing.T) {
 }
 
 // All connections begin to close at the same time, however many there are.
-func TestManager_ClosesAllAtOnce(t *testing.T) {
+func TestManager_BeginsToCloseAllConnectionsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		side := gather(10)
 		m, err := lspconn.NewManager(t.Context(), func(key string) (lspconn.Server, error) {
@@ -166,7 +166,7 @@ func (g *barrier) by(t *testing.T) {
 
 // Without a policy a failed server is not restarted. With a policy it is restarted after a wait,
 // and a limited number of times.
-func TestManager_RestartsByPolicy(t *testing.T) {
+func TestManager_RestartsFailedServerByPolicy(t *testing.T) {
 	crash := func(t *testing.T, m *lspconn.Manager) *lspconn.Conn {
 		t.Helper()
 		conn, err := m.Conn(t.Context(), "k")
@@ -396,7 +396,7 @@ func TestManager_CloseShortensDeadlineOfClosingConnection(t *testing.T) {
 // When the program stops, all connections close by the manager's deadline, even if their own
 // deadlines are earlier or later. This includes connections on which Close was called before, or is
 // called afterwards.
-func TestManager_ClosesAllWhenProgramStops(t *testing.T) {
+func TestManager_ClosesAllConnectionsWhenProgramStops(t *testing.T) {
 	for _, keys := range [][]string{{"never"}, {"before"}, {"before", "after", "never"}} {
 		synctest.Test(t, func(t *testing.T) { stopOfTheProgram(t, keys) })
 	}

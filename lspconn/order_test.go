@@ -340,7 +340,7 @@ func TestClose_DiscardKeepsResponses(t *testing.T) {
 }
 
 // A response that is written while shutdown is being written does not interleave with it.
-func TestClose_DoesNotInterleaveMessages(t *testing.T) {
+func TestClose_ConcurrentResponseDoesNotInterleaveWithShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		conn, g := startSlow(t, lspconn.Server{OnRequest: func(ctx context.Context, _ string, _ json.RawMessage) (any, error) {
@@ -357,11 +357,11 @@ func TestClose_DoesNotInterleaveMessages(t *testing.T) {
 	})
 }
 
-// TestOrderHistories_DeliverMessagesInOrder has a server send notifications, requests and responses
+// TestConn_DeliversRandomMessagesInOrder has a server send notifications, requests and responses
 // in a random order to handlers that take random times, and of which some call Async. The test then
 // compares the order of delivery with the order of sending. LSPCONN_SEED=n runs the history of one
 // seed.
-func TestOrderHistories_DeliverMessagesInOrder(t *testing.T) {
+func TestConn_DeliversRandomMessagesInOrder(t *testing.T) {
 	if text := os.Getenv("LSPCONN_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
@@ -374,7 +374,7 @@ func TestOrderHistories_DeliverMessagesInOrder(t *testing.T) {
 	for i := range uint64(n) {
 		orderHistory(t, base+i)
 		if t.Failed() {
-			t.Fatalf("seed %d fails: LSPCONN_SEED=%[1]d go test -run TestOrderHistories ./lspconn", base+i)
+			t.Fatalf("seed %d fails: LSPCONN_SEED=%[1]d go test -run TestConn_DeliversRandomMessagesInOrder ./lspconn", base+i)
 		}
 	}
 }

@@ -249,7 +249,7 @@ func TestPanic_AfterReportIsReturnedByErr(t *testing.T) {
 // The function that returns the server for a key runs on the goroutine of the caller of
 // Manager.Conn. A panic in the function reaches that caller and does not block later calls for the
 // key.
-func TestPanic_InServersReachesCallerOfConn(t *testing.T) {
+func TestPanic_InServerFunctionReachesCallerOfConn(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			first := true

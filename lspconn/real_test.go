@@ -206,7 +206,7 @@ func checkNoneLeft(t *testing.T, server lspconn.Server) {
 	}
 }
 
-func TestRealServers_CloseClean(t *testing.T) {
+func TestRealServers_ExitCleanlyOnClose(t *testing.T) {
 	dir := workspace(t)
 	for _, r := range reals {
 		t.Run(r.name, func(t *testing.T) {
@@ -258,7 +258,7 @@ func TestRealServers_LeaveNoProcessWhenKilled(t *testing.T) {
 }
 
 // All servers run side by side under load until they are closed. Every call returns.
-func TestRealServers_CloseTogetherUnderLoad(t *testing.T) {
+func TestRealServers_EveryCallReturnsWhenAllCloseUnderLoad(t *testing.T) {
 	dir := workspace(t)
 	byName := map[string]real{}
 	servers := map[string]lspconn.Server{}

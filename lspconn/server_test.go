@@ -12,7 +12,7 @@ import (
 )
 
 // The params of initialize contain the pid of this program, unless the caller has set processId.
-func TestInitialize_HasProcessID(t *testing.T) {
+func TestInitialize_ParamsContainProcessID(t *testing.T) {
 	pid := fmt.Sprint(os.Getpid())
 	for given, want := range map[string]string{
 		"":                         `{"processId":` + pid + `,"rootUri":null,"capabilities":{}}`,
