@@ -227,7 +227,7 @@ func (r *registered) RegisterService(_ *grpc.ServiceDesc, impl any) {
 	r.HealthServer = impl.(healthpb.HealthServer)
 }
 
-// Without a launcher that asks, grpc.health.v1 and systemd follow the checks as well.
+// Even if no launcher asks for the readiness, grpc.health.v1 and systemd follow the checks.
 func TestChecks_RefreshHealthWithoutLauncher(t *testing.T) {
 	systemd := fakeSystemd(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -359,7 +359,8 @@ func TestStatus_NamesBlockers(t *testing.T) {
 	}
 }
 
-// The context of the drain ends at the maximum, which is in milliseconds if the request has these.
+// The context of the drain ends at the maximum of the request, which is taken from the field in
+// milliseconds if that is set.
 func TestRun_DrainContextEndsAtMaximumShutdownTime(t *testing.T) {
 	p := serve(t)
 	p.shutdown(&pb.ShutdownRequest{GracePeriodMs: 20, MaxShutdownMs: 50, MaxShutdownSeconds: 1})
@@ -430,7 +431,7 @@ func TestRun_NotifiesSystemdOfStateChanges(t *testing.T) {
 	testkit.Equal(t, "message at a request for more time", systemd(), "EXTEND_TIMEOUT_USEC=2000000")
 }
 
-// In each case the context of the drain ends exactly at the deadline that it has.
+// In each case the context of the drain ends exactly at the time that its method Deadline returns.
 func TestRun_DrainContextEndsAtItsDeadline(t *testing.T) {
 	status := func(p *client.ShutdownCoordinator) { // what a poll of the launcher does
 		var r registrar
@@ -549,7 +550,7 @@ func TestStatus_ReportIsBounded(t *testing.T) {
 	}
 }
 
-// waitBelow waits for stop, as many calls below its caller.
+// waitBelow calls itself the given number of times, and then waits for stop.
 func waitBelow(calls int, running chan<- bool, stop <-chan struct{}) {
 	if calls > 0 {
 		waitBelow(calls-1, running, stop)

@@ -19,7 +19,7 @@ func (c *ShutdownCoordinator) withDeadline(ctx context.Context, cut context.Canc
 	c.deadlineTimer = time.AfterFunc(time.Until(c.deadline), func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if time.Until(c.deadline) <= 0 { // otherwise the deadline has moved while the timer fired
+		if time.Until(c.deadline) <= 0 { // if time is left, the deadline has moved while the timer fired
 			cut(ErrDeadline)
 		}
 	})

@@ -105,7 +105,7 @@ type Group struct {
 	// DependsOn names the groups that must be healthy before this group starts, and that stop after
 	// it. In the file it is a list, or a mapping of groups to conditions.
 	DependsOn  []string             `yaml:"depends_on" reload:"now"`
-	Conditions map[string]Condition `yaml:"-" show:"depends_on" reload:"now"` // those in the mapping, except for healthy
+	Conditions map[string]Condition `yaml:"-" show:"depends_on" reload:"now"` // the conditions in the mapping, except for the condition healthy
 
 	Desired    int `yaml:"desired_instances" reload:"scale"`   // default 1
 	MinHealthy int `yaml:"min_healthy_instances" reload:"now"` // default Desired, or Desired-1 if MaxSurge is 0

@@ -101,7 +101,7 @@ func TestConfig_LauncherSetsEveryField(t *testing.T) {
 	var walk func(path string, v reflect.Value)
 	walk = func(path string, v reflect.Value) {
 		if _, ok := v.Interface().(launcher.Probe); ok && !v.IsZero() {
-			return // a probe has its keys itself
+			return // the yaml tags of a probe are its keys
 		}
 		if v.Kind() == reflect.Struct {
 			for k := range v.NumField() {

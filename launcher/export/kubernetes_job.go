@@ -36,7 +36,8 @@ func (g group) kubernetesJob() job {
 		Spec: jobSpec{Completions: g.Desired, Parallelism: g.Desired, BackoffLimit: limit, Template: template}}
 }
 
-// kubernetesJobGaps lists what a Job does in another way.
+// kubernetesJobGaps lists the settings that a Job of Kubernetes supports in another way than the
+// launcher.
 func (g group) kubernetesJobGaps() {
 	g.gap(g.Export.Image == "", "export.image", "is missing; the file has the name of the group instead, which must be replaced")
 	g.gap(g.Restart.Policy == config.Always, "restart_policy", "always is not possible: a pod of a Job that has succeeded is not started again")

@@ -77,7 +77,8 @@ func isLoopback(name string) bool {
 	return name == "" || name == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// probeGaps reports what of the probes another target than the launcher does in another way.
+// probeGaps reports the settings of probes that the target does not support, or supports in another
+// way.
 func (g group) probeGaps() {
 	for _, p := range g.probes() {
 		masked := g.maskedProbe(p.key)
@@ -111,7 +112,7 @@ func (g group) kubernetesProbe(key string) *probe {
 	}
 	elsewhere := func(name string) string {
 		if isLoopback(name) {
-			return "" // the address of the pod
+			return "" // Kubernetes then probes the address of the pod
 		}
 		return name
 	}

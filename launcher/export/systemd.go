@@ -143,7 +143,7 @@ func (u *unit) setType(g group) {
 		u.set("NotifyAccess", "main")
 	case g.Protocol == config.Notify:
 		u.set("Type", "notify")
-		u.set("NotifyAccess", "all") // as the launcher does
+		u.set("NotifyAccess", "all") // the launcher, too, accepts messages from all processes of the service
 	default:
 		u.set("Type", "exec")
 	}

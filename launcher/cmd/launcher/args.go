@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// many as the largest number of arguments is no limit.
+// If the largest number of arguments is many, there is no limit.
 const many = -1
 
 // takes returns a check of the number of arguments. If an argument is missing, the error ends with

@@ -204,7 +204,7 @@ process_groups:
 	})
 	s.until("kv waits", func(h health) bool { return h.Groups[0].Message == "stopping, after web" })
 	for left := 1; left >= 0; left-- {
-		oldest := s.health().Groups[0].Processes[0] // of those that run
+		oldest := s.health().Groups[0].Processes[0] // the oldest process that runs
 		if err := syscall.Kill(oldest.PID, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}

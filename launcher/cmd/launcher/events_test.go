@@ -25,7 +25,7 @@ func TestEvents_ShowReportOfForcedProcess(t *testing.T) {
 	}
 	defer func() { cmd.Process.Kill(); cmd.Wait() }()
 	lines := bufio.NewScanner(out)
-	reports := make(chan string, 100) // for more than two reports in each of the rounds below
+	reports := make(chan string, 100) // has room for more than two reports in each of the rounds below
 	go func() {
 		defer close(reports)
 		for more := lines.Scan(); more; {
@@ -40,8 +40,9 @@ func TestEvents_ShowReportOfForcedProcess(t *testing.T) {
 			reports <- below.String()
 		}
 	}()
-	// The first events may come before the command receives any. And on a busy machine, a process may
-	// be forced before its drain has begun to wait. So one of the reports must be as expected.
+	// The first events may come before the command receives any. And on a busy machine, a process
+	// may be forced before its drain has begun to wait. So it suffices that one of the reports is
+	// as expected.
 	for range 40 {
 		s.must("stop", "web-1", "--wait")
 		s.must("restart", "web", "--wait") // further events show that the report has ended

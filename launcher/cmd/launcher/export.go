@@ -11,7 +11,7 @@ import (
 
 // An exported value is the JSON output of the command export.
 type exported struct {
-	Files map[string]string `json:"files"` // by name
+	Files map[string]string `json:"files"` // content of the files, by name
 	Gaps  []gap             `json:"gaps"`
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // If all groups are jobs, the launcher exits when they are done, with a code that says whether one
-// has failed. A flag has it exit, or stay, whatever the groups are.
+// has failed. With a flag it exits, or keeps running, whatever the groups are.
 func TestRun_ExitsWhenJobsAreDone(t *testing.T) {
 	const job = "state_dir: STATE\nprocess_groups:\n  - {name: load, kind: job, protocol: signals, restart_policy: never, command: sh, args: [-c, 'echo loaded; exit CODE']}\n"
 	s := newSite(t, strings.Replace(job, "CODE", "0", 1))

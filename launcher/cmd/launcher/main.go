@@ -55,7 +55,7 @@ func main() {
 func execute(cmd *cobra.Command) {
 	err := cmd.ExecuteContext(context.Background())
 	if err != nil {
-		err = upgrade.GoBack(err) // if it has failed before it has called launcher.Start
+		err = upgrade.GoBack(err) // in an upgrade, this goes back if the program has failed before it called launcher.Start
 	}
 	printed().end(err)
 	os.Exit(exitCode(err))

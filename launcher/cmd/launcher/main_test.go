@@ -33,7 +33,7 @@ var command, testrunner string // paths at which this test program is available 
 // that name. So mutants and the race detector affect the command as well.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
-	case "launcher", "exe": // as /proc/self/exe
+	case "launcher", "exe": // the name is exe if the program is executed as /proc/self/exe
 		main.Main()
 		os.Exit(0)
 	case "testrunner":
@@ -118,7 +118,8 @@ func (s *site) environment() []string {
 	return append(os.Environ(), "SWL_TEST_SITE="+s.dir, "GORACE=atexit_sleep_ms=0")
 }
 
-// says runs the command, waits until it exits, and returns what it has printed and its exit code.
+// The method says runs the command, waits until it exits, and returns what it has printed and its
+// exit code.
 func (s *site) says(args ...string) (stdout, stderr string, code int) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
@@ -137,7 +138,8 @@ func (s *site) says(args ...string) (stdout, stderr string, code int) {
 	return out.String(), err.String(), cmd.ProcessState.ExitCode()
 }
 
-// must runs the command as says does, and fails the test if the command fails.
+// The method must runs the command as the method says does, and fails the test if the command
+// fails.
 func (s *site) must(args ...string) string {
 	s.t.Helper()
 	stdout, stderr, code := s.says(append(args, "-f", s.file())...)
@@ -198,8 +200,8 @@ func (s *site) runs(args ...string) *daemon {
 	return d
 }
 
-// starts starts a launcher with the file, or with these arguments. The launcher is drained at the
-// end of the test.
+// The method starts starts a launcher with the file, or with these arguments. The launcher is
+// drained at the end of the test.
 func (s *site) starts(args ...string) *daemon {
 	s.t.Helper()
 	if len(args) == 0 {
@@ -240,7 +242,7 @@ func (d *daemon) begin() {
 	d.t.Cleanup(func() { d.stops() })
 }
 
-// prints waits for a line with the text on standard output, and returns the line.
+// The method prints waits for a line with the text on standard output, and returns the line.
 func (d *daemon) prints(text string) string {
 	d.t.Helper()
 	late := time.NewTimer(tooLong)
@@ -260,7 +262,7 @@ func (d *daemon) prints(text string) string {
 	}
 }
 
-// logs waits until the log contains the text.
+// The method logs waits until the log contains the text.
 func (d *daemon) logs(text string) {
 	d.t.Helper()
 	late := time.NewTimer(tooLong)
@@ -274,7 +276,7 @@ func (d *daemon) logs(text string) {
 	}
 }
 
-// stops drains the launcher, and returns its exit code.
+// The method stops drains the launcher, and returns its exit code.
 func (d *daemon) stops() int {
 	d.t.Helper()
 	d.cmd.Process.Signal(syscall.SIGTERM)

@@ -84,7 +84,7 @@ func (o *orders) print(w io.Writer, results []result, errs []error) error {
 	}
 	for _, err := range errs {
 		switch status.Code(err) {
-		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled: // the launcher could not be asked
+		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled: // the launcher could not be reached, or has not answered
 			return err
 		}
 	}

@@ -84,9 +84,9 @@ type recovery struct {
 	DryRun    bool              `json:"dryRun"`
 	Damage    string            `json:"damage,omitempty"`
 	SetAside  string            `json:"setAside,omitempty"`
-	Adopted   []recovered       `json:"adopted"` // by the next launcher
+	Adopted   []recovered       `json:"adopted"` // processes that the next launcher adopts
 	Ended     []recovered       `json:"ended"`
-	Listeners map[string]string `json:"listeners"` // by group
+	Listeners map[string]string `json:"listeners"` // addresses that the next launcher takes over, by group
 }
 
 type recovered struct {

@@ -197,7 +197,7 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 			switch {
 			case err == nil:
 				fmt.Fprintf(out, "metrics at http://%v/metrics\n", addr)
-			case upgrade.TookOver(): // the processes run, and must not end because of metrics
+			case upgrade.TookOver(): // after an upgrade the processes run already, and must not be stopped because metrics cannot be served
 				cfg.Logger.Error("no metrics; correct their address, and upgrade again", "error", err)
 			default:
 				return &launcher.ConfigError{Field: "Metrics.Address", Rule: strings.TrimPrefix(err.Error(), "metrics: ")}
@@ -253,7 +253,7 @@ func serve(s *ctxshutdown.Swansong, m *launcher.Manager, out io.Writer, whenDone
 		if !upgrade.TookOver() {
 			return err
 		}
-		graceful.Ready(s) // a group had been given up before, for which an operator is needed
+		graceful.Ready(s) // a group was given up before the upgrade; that does not end the launcher, because it is for an operator to solve
 	}
 	<-s.Done()
 	return nil

@@ -86,7 +86,7 @@ func confirm(ctx context.Context, to pb.LauncherAdminInterfaceClient, id string)
 	defer cancel()
 	for {
 		out, err := to.Upgrade(ctx, &pb.UpgradeRequest{Id: id, Confirm: true}, grpc.WaitForReady(true))
-		if status.Code(err) != codes.Unavailable || !ctxshutdown.Sleep(ctx, 10*time.Millisecond) { // it may have come too early, and been accepted by the program that hands over
+		if status.Code(err) != codes.Unavailable || !ctxshutdown.Sleep(ctx, 10*time.Millisecond) { // the call may have come so early that the program that hands over has accepted it
 			return out, err
 		}
 	}
@@ -120,7 +120,7 @@ type checkOnly struct{}
 // is not tried, because it is free only after the upgrade.
 func tryMetrics(address, now string) error {
 	host, port, err := net.SplitHostPort(address)
-	if address == "" || err != nil { // what is invalid was reported before
+	if address == "" || err != nil { // an invalid configuration was reported before
 		return nil
 	}
 	if _, portNow, _ := net.SplitHostPort(now); port == portNow {

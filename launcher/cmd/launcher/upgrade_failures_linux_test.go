@@ -166,7 +166,7 @@ process_groups:
 `)
 		d := s.runs()
 		d.awaits("up", func(status) bool { _, err := os.Stat(filepath.Join(s.dir, "up")); return err == nil })
-		// Two signals, as if the first one had been handled before, and was still among those to be sent again.
+		// Two signals are handed over, although the first one has already been handled.
 		s.says("upgrade", "-f", s.file(), s.liar("SWANSONG_UPGRADE_SIGNALS=15,2 exec "+command+" "+args))
 		testkit.Equal(t, "exit code after "+args, d.ends(), 0)
 		if log := d.log(); strings.Contains(log, "FORCED") || strings.Contains(log, "KILLED") {
@@ -217,7 +217,7 @@ process_groups:
 
 // The launcher with its own address for metrics can be upgraded, and serves them again.
 func TestUpgrade_KeepsMetricsAddress(t *testing.T) {
-	address := fmt.Sprintf("127.%d.%d.77:9464", 1+os.Getpid()>>8&127, os.Getpid()&255) // an address of its own
+	address := fmt.Sprintf("127.%d.%d.77:9464", 1+os.Getpid()>>8&127, os.Getpid()&255) // an address that no other test uses
 	s := newSite(t, `
 state_dir: STATE
 metrics: {address: '`+address+`'}
@@ -236,7 +236,7 @@ process_groups:
 // While lines are queued because the output of the launcher is not read, an upgrade is refused. So no
 // line is lost.
 func TestUpgrade_LosesNoQueuedLine(t *testing.T) {
-	const lines = 400 // of 1000 bytes, more than the pipes take
+	const lines = 400 // number of lines of 1000 bytes; together they are more than the pipes can hold
 	s := newSite(t, fmt.Sprintf(`
 state_dir: STATE
 process_groups:

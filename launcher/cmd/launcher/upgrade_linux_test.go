@@ -41,7 +41,8 @@ type process struct {
 	Revision  int
 }
 
-// mustAt is must for a command that finds the launcher by its directory, whatever the file says.
+// mustAt is like must, for a command that finds the launcher by its directory, whatever the file
+// says.
 func (d *daemon) mustAt(args ...string) string {
 	d.t.Helper()
 	stdout, stderr, code := d.says(append(args, "--dir", filepath.Join(d.dir, "s"))...)
@@ -56,13 +57,13 @@ func (d *daemon) status() (s status) {
 	if err := json.Unmarshal([]byte(d.mustAt("status", "--json")), &s); err != nil {
 		d.t.Fatal(err)
 	}
-	for i, g := range s.Groups { // without those that have ended
+	for i, g := range s.Groups { // leaves out the processes that have ended
 		s.Groups[i].Processes = slices.DeleteFunc(g.Processes, func(p process) bool { return p.Outcome != "NOT_ENDED" })
 	}
 	return s
 }
 
-// awaits asks for the status until it is as the test wants it.
+// awaits asks for the status again and again until the status satisfies the condition of the test.
 func (d *daemon) awaits(what string, ok func(status) bool) status {
 	d.t.Helper()
 	for late := time.Now().Add(tooLong); ; {
@@ -188,7 +189,7 @@ process_groups:
 	if err := os.WriteFile(script, []byte("#!/bin/sh\necho swansong upgrade ok\nrm $0\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	refused("no such file", script) // it is gone when it is to be executed
+	refused("no such file", script) // the script answers the check, but no longer exists when the launcher executes it
 	s.write(yaml + "    colour: green\n")
 	refused("colour: unknown key")
 	s.write(strings.Replace(yaml, "STATE", "DIR/other", 1))
@@ -231,7 +232,7 @@ process_groups:
 	if err := os.WriteFile(other, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	script := filepath.Join(s.dir, "script") // it answers for one configuration, and begins with another
+	script := filepath.Join(s.dir, "script") // the script answers the check for one configuration, and then starts the launcher with another
 	lie := fmt.Sprintf("#!/bin/sh\n[ $1 = upgrade-check ] && exec %s \"$@\"\nexec %s run -f %s\n", command, command, other)
 	if err := os.WriteFile(script, []byte(lie), 0o700); err != nil {
 		t.Fatal(err)
@@ -281,7 +282,7 @@ process_groups:
 // What differs in the file is applied by an upgrade: other addresses, which a reload refuses, groups
 // that are new, and groups that are gone.
 func TestUpgrade_AppliesChangesOfFile(t *testing.T) {
-	host := fmt.Sprintf("127.%d.%d.78", 1+os.Getpid()>>8&127, os.Getpid()&255) // which no other test uses
+	host := fmt.Sprintf("127.%d.%d.78", 1+os.Getpid()>>8&127, os.Getpid()&255) // an address that no other test uses
 	first, second := host+":8001", host+":8002"
 	yaml := func(address, group, level string) string {
 		return fmt.Sprintf(`
@@ -457,7 +458,7 @@ process_groups:
     on_launcher_death: keep
 `)
 	d := s.runs()
-	next := filepath.Join(s.dir, "s", "state.json.next") // a directory in its place makes each write fail
+	next := filepath.Join(s.dir, "s", "state.json.next") // a directory at the path of the temporary file makes each write fail
 	for err := os.Mkdir(next, 0o700); err != nil; err = os.Mkdir(next, 0o700) {
 		time.Sleep(time.Millisecond)
 	}

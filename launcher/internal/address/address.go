@@ -1,5 +1,5 @@
-// Package address compares network addresses. It finds pairs of which Linux allows a listener on
-// only one.
+// Package address compares network addresses. It finds out which two addresses Linux does not allow
+// to listen on at the same time.
 package address
 
 import (
@@ -20,7 +20,7 @@ type Address struct {
 	path   string     // the path of a unix socket
 	name   string     // a host name that has not been resolved
 	port   uint16     // the port of a TCP address
-	ip     netip.Addr // if invalid, the listener is on every address; together with a name, the address is unknown
+	ip     netip.Addr // if invalid, the listener is on every address, or, if name is set, on an address that is not known
 	v4, v6 bool       // the families that the address occupies; together with a name, those that it may occupy
 }
 

@@ -22,8 +22,8 @@ import (
 
 var errNotFound = errors.New("not found")
 
-// A fakeLauncher has the group web with the process web-1. A test that calls a method that it does
-// not have panics.
+// A fakeLauncher has the group web with the process web-1. Calls of methods that it does not
+// implement panic.
 type fakeLauncher struct {
 	admin.Launcher
 	pid     int // pid of web-1

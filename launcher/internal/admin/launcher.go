@@ -31,7 +31,7 @@ type Launcher interface {
 	Roll(group string, order pb.RollOrder, reason string) (wait func(context.Context) error, err error)
 
 	// OrderGroup stops, starts or scales a group, and returns a function that waits until that is
-	// done. The number of processes is for an order to scale.
+	// done. Only an order to scale uses the parameter processes.
 	OrderGroup(group string, order pb.GroupOrder, processes int, reason string) (wait func(context.Context) error, err error)
 
 	// Signal sends a signal to a process or to all processes of a group, and returns their ids.
@@ -60,16 +60,16 @@ type Launcher interface {
 	// Upgrade has another program take over. It returns only if that fails, or if dry is true.
 	Upgrade(ctx context.Context, program, reason, id string, dry bool) error
 
-	// Upgraded returns the path of this program and the number of processes that it has taken over in
-	// the upgrade with this id. failed says why the program was executed again that had handed over.
-	// known is false if there was no such upgrade.
+	// Upgraded returns the path of this program and the number of processes that it has taken over
+	// in the upgrade with this id. If the upgrade failed after the handover, so that the earlier
+	// program was executed again, failed says why. known is false if there was no such upgrade.
 	Upgraded(id string) (program string, processes int, failed string, known bool)
 
 	// IsNotFound reports whether err says that there is no such process or group.
 	IsNotFound(err error) bool
 }
 
-// A Process is told what the process itself has notified the launcher of.
+// A Process receives the notifications that the process has sent to the launcher.
 type Process interface {
 	// HasPID reports whether pid is that of the process or of a descendant of it.
 	HasPID(pid int) bool

@@ -1,6 +1,5 @@
-// Package admin serves the orders and questions of operators, and what processes notify the
-// launcher of, by gRPC: on the unix socket in the launcher's directory, and for operators also over
-// TCP with mutual TLS.
+// Package admin serves gRPC calls of operators, and notifications of processes, on the unix socket
+// in the launcher's directory. Operators can also call it over TCP with mutual TLS.
 package admin
 
 import (

@@ -49,7 +49,7 @@ func reasonOf(ctx context.Context, given string) string {
 	return reason
 }
 
-// maxGrace is also the longest grace period that can be configured.
+// maxGrace is the longest grace period that a call can set, and the longest that can be configured.
 const maxGrace = 24 * time.Hour
 
 func (s *service) StopProcess(ctx context.Context, in *pb.StopProcessRequest) (*pb.StopProcessResponse, error) {
@@ -243,7 +243,7 @@ func (s *service) WatchEvents(in *pb.WatchEventsRequest, to grpc.ServerStreaming
 
 func (s *service) Upgrade(ctx context.Context, in *pb.UpgradeRequest) (*pb.UpgradeResponse, error) {
 	if !in.GetConfirm() {
-		// What has begun goes on when the caller leaves.
+		// An upgrade that has begun continues if the client disconnects.
 		err := s.launcher.Upgrade(context.WithoutCancel(ctx), in.GetProgram(), reasonOf(ctx, cmp.Or(in.GetReason(), "upgrade")), in.GetId(), in.GetDryRun())
 		if err != nil {
 			return nil, s.wireError(err)

@@ -23,7 +23,7 @@ type Check struct {
 }
 
 // Run returns why the canaries have failed the check, and "" if they have passed it. An error means
-// that there is no answer.
+// that the check gave no result.
 func (k Check) Run(ctx context.Context) (failed string, err error) {
 	if k.Prometheus != "" {
 		query := strings.NewReplacer("{group}", k.Group, "{ids}", strings.Join(k.Canaries, "|")).Replace(k.Query)

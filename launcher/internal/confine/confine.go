@@ -1,5 +1,5 @@
-// Package confine turns the user, the group and the limits of a configuration into what a process is
-// started with.
+// Package confine finds the user, the user's groups and the resource limits with which the
+// processes of a group are started.
 package confine
 
 import (
@@ -14,8 +14,9 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// LookUp returns the user that the processes of a group run as, nil for the launcher's, and the
-// variables that such a user has. An error belongs to the field with this name.
+// LookUp returns the user as which the processes of a group run, nil for the launcher's own user,
+// and the environment variables of that user. If there is an error, field is the name of the
+// setting that causes it.
 func LookUp(g spec.Group) (as *proc.User, env []string, field string, err error) {
 	if g.User == "" && g.UserGroup == "" {
 		return nil, nil, "", nil
@@ -34,7 +35,7 @@ func LookUp(g spec.Group) (as *proc.User, env []string, field string, err error)
 		as.GID = id
 	}
 	if int(as.UID) == os.Geteuid() && int(as.GID) == os.Getegid() {
-		as = nil // without privileges, a process cannot even become what it is
+		as = nil // without privileges, setting even the present user and group fails
 	}
 	return as, env, "", nil
 }
@@ -87,7 +88,7 @@ func groupID(name string) (uint32, error) {
 }
 
 // Check returns an error if the launcher cannot start processes of the group as their user or with
-// their limits. The error belongs to the field with this name.
+// their limits. If there is an error, field is the name of the setting that causes it.
 func Check(g spec.Group, hasHelper bool) (field string, err error) {
 	as, _, field, err := LookUp(g)
 	if err != nil {

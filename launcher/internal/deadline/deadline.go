@@ -65,7 +65,7 @@ func (d *Total) now() time.Duration {
 }
 
 // begin returns when the stop of all groups began and how long it may take, 0 for no limit. The
-// first call is taken for the beginning.
+// first call of begin counts as the beginning of the stop.
 func (d *Total) begin() (began time.Time, total time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,5 +121,5 @@ func (d *Total) Enforce(begun func(terminateAt time.Time), terminate func(reason
 	}
 }
 
-// terminateAt returns when the processes that are left of a stop of all groups get SIGTERM.
+// terminateAt returns when, in a stop of all groups, the processes that have not ended get SIGTERM.
 func terminateAt(began time.Time, total time.Duration) time.Time { return began.Add(total / 5 * 4) }

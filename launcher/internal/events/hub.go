@@ -22,7 +22,7 @@ type Hub struct {
 	closed   bool
 	logged   chan struct{} // closed when the log has been written
 	logger   <-chan Event  // the events for the logger; nil if there is none
-	toLog    atomic.Int64  // how many of them have not been logged yet
+	toLog    atomic.Int64  // number of events in logger that have not been logged yet
 }
 
 // watcherBuffer is the number of events that a watcher may be behind before it misses some.
@@ -49,7 +49,7 @@ func NewHub(logger *slog.Logger, count func(Event)) *Hub {
 // log passes all events to a logger. If the logger panics, the message is lost. Only the first
 // panic is an alarm, because the logger gets the alarm, too, and may panic again.
 func (h *Hub) log(logger *slog.Logger, events <-chan Event) {
-	loggerFailed := false // an alarm says that the logger has panicked
+	loggerFailed := false // whether an alarm has reported a panic of the logger
 	for e := range events {
 		p := callback.Call("Logger", func() { logEvent(logger, e) })
 		h.toLog.Add(-1)
@@ -61,7 +61,7 @@ func (h *Hub) log(logger *slog.Logger, events <-chan Event) {
 	close(h.logged)
 }
 
-// Publish sends e to the watchers and to the logger, with the time of now.
+// Publish sets the time of e to now, and sends e to the watchers and to the logger.
 func (h *Hub) Publish(e Event) {
 	e.Time = time.Now()
 	h.mu.Lock()
@@ -89,12 +89,12 @@ func (h *Hub) Missed() uint64 {
 	return h.missed
 }
 
-// logEvent tells names, states and what processes say of themselves; never arguments, never
-// environments.
+// logEvent logs an event. The log contains names, states and messages of processes, but never the
+// arguments or the environment of a process.
 func logEvent(logger *slog.Logger, e Event) {
 	level := slog.LevelInfo
 	switch {
-	case e.Kind == Alarm || e.Kind == RollFailed && e.Roll != "superseded" || e.To == lifecycle.Crashed || e.To == lifecycle.Forced || e.To == lifecycle.Gone && e.Took == 0: // a planned stop is no error
+	case e.Kind == Alarm || e.Kind == RollFailed && e.Roll != "superseded" || e.To == lifecycle.Crashed || e.To == lifecycle.Forced || e.To == lifecycle.Gone && e.Took == 0: // if a process whose exit status is unknown had been asked to stop, that is no error
 		level = slog.LevelError
 	case slices.Contains([]Kind{RouterError, Restart, Signalled, GraceOver, Extension}, e.Kind) || e.To == lifecycle.Unhealthy || e.To == lifecycle.Blocked:
 		level = slog.LevelWarn

@@ -32,7 +32,7 @@ var HoldTime = time.Minute
 // because the launcher can die before it has read the answer of the guardian.
 func Guard() error {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
-	if program, err := os.Executable(); err == nil { // executed as /proc/self/exe, it would be called "exe" by ps and the like
+	if program, err := os.Executable(); err == nil { // the guardian is executed as /proc/self/exe, so without this ps would call it "exe"
 		os.WriteFile("/proc/self/comm", []byte(filepath.Base(program)), 0)
 	}
 	in := bufio.NewReader(os.Stdin)
@@ -62,7 +62,7 @@ func (o Orders) guard(in *bufio.Reader) error {
 		if err != nil { // the launcher has ended
 			break
 		}
-		json.Unmarshal([]byte(line), &known) // what is not JSON is an empty line, or has been written in part
+		json.Unmarshal([]byte(line), &known) // a line that is not JSON is empty, or was written only in part
 	}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
@@ -193,11 +193,11 @@ func readOutputs(s statefile.State, dir string, stop <-chan os.Signal, masker *m
 //
 //   - cleanUp takes the lock of the directory for that short time, so no launcher reads files that
 //     are being removed. If a launcher has the lock, that one cleans up.
-//   - If a process is left for the next launcher to end or to adopt, or another guardian, nothing
+//   - If another guardian runs, or a process that the next launcher has to end or to adopt, nothing
 //     is removed.
 //
-// A signal on stop ends the wait for the lock: it comes from a launcher that has the lock, and
-// waits for this guardian.
+// A signal on stop ends the wait for the lock. Such a signal comes from a launcher that has the
+// lock and waits until this guardian has ended.
 func cleanUp(dir string, self proc.Containment, stop <-chan os.Signal) error {
 	lock, err := os.Open(dir)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 //
 // The parameter keeps says whether any group is to be kept. If none is, and no kept process is
 // found either, EndPrevious sets a damaged state file aside, and returns the new path of the file.
-// Otherwise a damaged file is an error, because only an operator can say whether what is found
-// without it is enough.
+// Otherwise a damaged file is an error, because only an operator can say whether the processes that
+// were found without the file are all.
 func EndPrevious(dir string, keeps bool) (s statefile.State, aside string, err error) {
 	path := statefile.Path(dir)
 	s, err = statefile.Read(path)

@@ -35,7 +35,7 @@ func find(dir string) (l leftovers) {
 			l.guardians = append(l.guardians, m.Adoptable)
 		case m.Getenv(spawn.EnvKeep) == "":
 			l.doomed = append(l.doomed, m)
-		case m.LeadsGroup && !slices.ContainsFunc(l.kept, known): // others are descendants of the first one
+		case m.LeadsGroup && !slices.ContainsFunc(l.kept, known): // processes with the same id that do not lead a group are descendants of the one that does
 			l.kept = append(l.kept, m)
 		}
 	}
@@ -63,12 +63,12 @@ func (l leftovers) endDoomed() error {
 
 // A Recovery says what [Recover] has found.
 type Recovery struct {
-	StateFile string // its path
+	StateFile string // path of the state file
 	Damage    error  // what is wrong with the state file; nil if it is intact, or if there is none
 	SetAside  string // the new path of the damaged file; empty if nothing was changed
 
 	Processes []Recovered       // processes that the next launcher adopts
-	Listeners map[string]string // addresses that it takes over, by group, separated by commas
+	Listeners map[string]string // addresses that the next launcher takes over, by group, separated by commas
 	Ended     []Recovered       // processes that were to die with their launcher, and that were ended
 }
 
@@ -83,7 +83,7 @@ func recovered(m proc.Marked) Recovered { return Recovered{m.Getenv(client.EnvID
 
 // Recover writes a state file for the next launcher, with what an earlier one has left running. An
 // intact state file is completed by what it lacks, and a damaged one is set aside. With dry set,
-// Recover only looks. The caller has the lock of the directory.
+// Recover changes nothing. The caller has the lock of the directory.
 func Recover(dir string, groups []spec.Group, dry bool) (*Recovery, error) {
 	path := statefile.Path(dir)
 	r := &Recovery{StateFile: path, Listeners: map[string]string{}}
@@ -144,16 +144,17 @@ func isRecorded(s statefile.State, m proc.Marked) bool {
 	return false
 }
 
-// addTo adds the kept processes to a state. It is not known what they were started with, so they
-// have the digest of no configuration, and the next launcher rolls them. They count as ready, so
-// that the roll waits until the next launcher has asked them, and does not stop too many meanwhile.
+// addTo adds the kept processes to a state. The configuration that they were started with is not
+// known. So addTo records a digest that no configuration has, and the next launcher replaces the
+// processes in a roll. They are recorded as ready. So the roll first waits until the next launcher
+// has asked whether they are, and does not stop too many.
 func (l leftovers) addTo(s statefile.State, groups []spec.Group) {
 	for _, m := range l.kept {
 		id := m.Getenv(client.EnvID)
 		dash := max(0, strings.LastIndexByte(id, '-'))
 		name := id[:dash]
 		number, _ := strconv.Atoi(id[min(dash+1, len(id)):])
-		cfg := spec.Default() // of a group that is not configured any more: its processes are stopped by these limits
+		cfg := spec.Default() // if the group is not configured any more, its processes are stopped with the default time limits
 		if i := slices.IndexFunc(groups, func(g spec.Group) bool { return g.Name == name }); i >= 0 {
 			cfg = groups[i]
 		}
@@ -164,7 +165,7 @@ func (l leftovers) addTo(s statefile.State, groups []spec.Group) {
 			g = statefile.Group{Config: cfg, Revision: 1}
 		}
 		g.LastNumber = max(g.LastNumber, number)
-		g.Processes = slices.DeleteFunc(g.Processes, func(p *statefile.Process) bool { return p.ID == id }) // it has ended, and its id was used again
+		g.Processes = slices.DeleteFunc(g.Processes, func(p *statefile.Process) bool { return p.ID == id }) // a recorded process with the same id has ended
 		g.Processes = append(g.Processes, &statefile.Process{ID: id, Revision: g.Revision, Config: cfg, Adoptable: m.Adoptable, ReadyAt: statefile.ToMillis(time.Now())})
 		s.Groups[name] = g
 	}

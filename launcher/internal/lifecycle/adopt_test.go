@@ -26,9 +26,9 @@ func adopt(cfg spec.Group, ready, stopping time.Duration) (*simulation, []string
 	return m, m.step(e)
 }
 
-// adoptAsked returns the machine of an adopted process that was ordered and asked to stop so long
-// ago, and was granted so much time from now on, 0 if it has not requested any, and its first
-// actions.
+// adoptAsked returns the machine of an adopted process, and its first actions. The earlier launcher
+// decided to stop the process, and asked it to stop, the time asked ago. If granted is not 0, the
+// process has requested more time and may take that long from now on.
 func adoptAsked(cfg spec.Group, asked, granted time.Duration) (*simulation, []string) {
 	m := simulate(cfg)
 	e := lifecycle.Event{Kind: lifecycle.OnAdopted, Reason: "test", StopAt: m.now.Add(-asked), AskedAt: m.now.Add(-asked)}
@@ -141,12 +141,13 @@ func TestAdoptedProcess_NeedNotRepeatThatItIsReady(t *testing.T) {
 	testkit.Equal(t, "state before its probe succeeds", m.State, lifecycle.Spawning)
 	testkit.Equal(t, "actions when its probe succeeds", m.probe(probe.Readiness, ""), []string{"register"})
 
-	m = simulate(config(usesNotify)) // a configuration without secrets has no probes
+	m = simulate(config(usesNotify)) // the configuration in a state file has no probes, because they can contain secrets
 	actions := m.step(lifecycle.Event{Kind: lifecycle.OnAdopted, Uses: spec.Notify, Said: lifecycle.Said{Ready: true}})
 	testkit.Equal(t, "actions without a probe", actions, []string{"register"})
 }
 
-// A process whose readiness probe failed when it was adopted gets no requests until that succeeds.
+// A process whose readiness probe failed when it was adopted gets no requests until the probe
+// succeeds.
 func TestAdoptedProcess_StaysWarming(t *testing.T) {
 	cfg := config(usesNotify)
 	cfg.ReadinessProbe = tcp()
@@ -172,7 +173,8 @@ func TestAdoptedProcess_StopsByItself(t *testing.T) {
 }
 
 // A process that got a stop signal from an earlier launcher gets no second one, which it might take
-// for an order to end at once. It is killed when it would have been.
+// for an order to end at once. It is killed at the time at which the earlier launcher would have
+// killed it.
 func TestAdoptedProcess_GetsStopSignalOnce(t *testing.T) {
 	cfg := config(stopTimes)
 	cfg.Protocol = spec.Signals

@@ -70,7 +70,7 @@ func (m *Machine) becomePlain(message string) {
 	m.uses, m.Message = spec.Signals, message
 }
 
-// tickAuto makes a process ready that runs and has said nothing.
+// tickAuto makes a running process ready if it has said nothing during the settle time.
 func (m *Machine) tickAuto(now time.Time) ([]Action, bool) {
 	if !due(m.settleAt, now) {
 		return nil, false

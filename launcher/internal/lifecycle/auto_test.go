@@ -56,7 +56,7 @@ func TestAuto_SilentProcessIsReadyAfterSettleTime(t *testing.T) {
 	testkit.Equal(t, "outcome", m.Outcome, lifecycle.Clean)
 }
 
-// A health check timeout that is shorter than the settle time takes its place.
+// A health check timeout that is shorter than the settle time replaces it.
 func TestAuto_ShortTimeoutIsSettleTime(t *testing.T) {
 	m := spawn(config(func(cfg *spec.Group) { cfg.Protocol, cfg.HealthCheckTimeout = spec.Auto, 100*time.Millisecond }))
 	m.readinessFails(codes.Unavailable)
@@ -172,7 +172,7 @@ func TestAuto_LateProtocolIsUsed(t *testing.T) {
 	testkit.Equal(t, "state", m.State, lifecycle.Draining)
 }
 
-// The protocol of an adopted process is known.
+// The launcher that adopts a process knows its protocol from the earlier launcher.
 func TestAuto_AdoptedProcessKeepsProtocol(t *testing.T) {
 	m := simulate(config(auto))
 	actions := m.step(lifecycle.Event{Kind: lifecycle.OnAdopted, ReadyAt: m.begin, Uses: spec.GRPC})

@@ -50,8 +50,8 @@ type Event struct {
 
 // Said is what a process has said of itself that it will not say again.
 type Said struct {
-	Ready    bool `json:"said_ready,omitempty"`    // that it is ready, or its protocol has nothing to say
-	Stopping bool `json:"said_stopping,omitempty"` // STOPPING=1, before it was asked to stop
+	Ready    bool `json:"said_ready,omitempty"`    // the process has said that it is ready, or need not say so with its protocol
+	Stopping bool `json:"said_stopping,omitempty"` // the process has sent STOPPING=1 before it was asked to stop
 }
 
 // EventKind is the kind of an [Event].

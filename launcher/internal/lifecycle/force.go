@@ -35,16 +35,16 @@ func (m *Machine) stopBySignals(now time.Time, message string) []Action {
 	m.enter(Draining)
 	m.phase, m.Message = signalled, message
 	m.killAt = m.MaxAt
-	if m.GraceEnforced && m.Uses() == spec.Notify { // such a process can ask for more time
+	if m.GraceEnforced && m.Uses() == spec.Notify { // a process that sends messages as for sd_notify(3) can ask for more time
 		m.killAt = slices.MinFunc([]time.Time{m.MaxAt, m.AskedAt.Add(m.Grace)}, time.Time.Compare)
 	}
 	if least := now.Add(m.cfg.Shutdown.SIGTERMTimeout); least.After(m.killAt) {
 		m.killAt = m.capKill(least)
 	}
-	if m.Said.Stopping { // a signal could cut short what it does
+	if m.Said.Stopping { // the process is already stopping by itself, and a signal could interrupt that
 		return m.tick(now)
 	}
-	if m.SignalsSent > 0 { // by an earlier launcher; a program may take a second one for an order to end at once
+	if m.SignalsSent > 0 { // an earlier launcher has sent a stop signal; a program may take a second one for an order to end at once
 		m.scheduleNextSignal(now)
 		return m.tick(now)
 	}

@@ -27,7 +27,7 @@ func config(edit func(*spec.Group)) spec.Group {
 type simulation struct {
 	*lifecycle.Machine
 	begin, now time.Time
-	reports    []time.Duration // when the machine has asked for a report
+	reports    []time.Duration // times at which the machine has asked for a report
 }
 
 // simulate returns the machine of a process that is about to be started or adopted.

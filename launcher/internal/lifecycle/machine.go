@@ -54,7 +54,7 @@ type Machine struct {
 	Outcome Outcome
 	Message string              // the last message that the process sent, or that describes it
 	Metrics *pb.ShutdownMetrics // as last reported by the process
-	Report  string              // what the drain waits for, with the goroutines of the process; empty if it was not asked for that
+	Report  string              // what the drain waits for, with the goroutines of the process; empty if the process was not asked for a report
 
 	ReadyAt time.Time
 	Said    Said
@@ -85,22 +85,22 @@ type Machine struct {
 
 	uses           spec.Protocol // with protocol auto, what the process is known to use; empty if nothing is known yet
 	expects        spec.Protocol // what earlier processes of the group have used, if it is grpc or notify
-	settleAt       time.Time     // when a process that has said nothing counts as ready; zero if it does not
+	settleAt       time.Time     // when a process that has said nothing counts as ready; zero if it never does
 	hasStatus      bool          // the process has sent STATUS
-	watchdog       time.Duration // within which the process must send WATCHDOG=1; 0: it need not
+	watchdog       time.Duration // time within which the process must send WATCHDOG=1 again; 0: it need not send that
 	watchdogAt     time.Time
 	watchdogReason string
 
-	deregisterBy time.Time // when the stop continues, whether the process has left routing or not
+	deregisterBy time.Time // when the stop continues even if the process has not left routing
 	terminateBy  time.Time // four fifths of the total deadline; zero without a total deadline
 	stopBy       time.Time // deadline of an adopted process that was already being stopped; otherwise zero
-	callHung     bool      // a Shutdown call failed with another error than Unavailable
+	callHung     bool      // a Shutdown call failed with an error other than Unavailable
 	responsive   bool      // the process takes part in the protocol: it has answered a call or sent a notification
 	requests     int32     // number of requests for more time, as the process counts them
 	limit        time.Time // when the launcher, which is itself stopped, sends SIGTERM; zero if it is not being stopped
-	lessTime     bool      // the process is to be asked again once it has acknowledged, because it has less time; see onLessTime
-	graceAt      time.Time // when the end of the grace period is to be reported; zero if it is not, or has been
-	graceOver    bool      // the grace period is over; the next answer to a poll says with which state, and is reported
+	lessTime     bool      // when the process has acknowledged the stop, it must be asked again, because it now has less time; see onLessTime
+	graceAt      time.Time // when the end of the grace period is to be reported; zero if it need not be, or has been reported
+	graceOver    bool      // the grace period is over, which is reported with the state that the process returns at the next poll
 	drainError   string
 	complete     bool // the process has reported that its drain is complete
 	signalAt     time.Time

@@ -418,7 +418,7 @@ func TestLiveness_StopsUnhealthyProcess(t *testing.T) {
 }
 
 // The answer to a call made before the process reported that it is ready does not count as a failed
-// check. Only DRAINING counts.
+// check. Only the answer DRAINING counts.
 func TestReadiness_IgnoresAnswersOlderThanReport(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(m *simulation) []string

@@ -31,7 +31,8 @@ func TestProbe_ReadinessNeedsStartupAndReadinessProbe(t *testing.T) {
 	testkit.Equal(t, "state after the readiness probe", m.State, lifecycle.Ready)
 }
 
-// A process with the lifecycle protocol and a probe needs both to become ready, in any order.
+// A process with the lifecycle protocol and a readiness probe becomes ready when it has said that
+// it is ready and the probe has succeeded, in either order.
 func TestProbe_ReadinessNeedsProtocolAsWell(t *testing.T) {
 	cfg := config(func(cfg *spec.Group) { cfg.ReadinessProbe = tcp() })
 	m := spawn(cfg)

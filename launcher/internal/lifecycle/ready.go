@@ -55,7 +55,7 @@ func (m *Machine) onReadiness(e Event) []Action {
 
 func (m *Machine) onReadinessError(e Event) []Action {
 	if e.Code != codes.Unavailable && m.cfg.Protocol == spec.Auto && m.uses == "" {
-		m.uses = spec.GRPC // the process listens for calls
+		m.uses = spec.GRPC // an error other than Unavailable shows that the process listens for calls
 	}
 	if m.Uses() != spec.GRPC && m.expects != spec.GRPC {
 		return m.tick(e.At)
@@ -86,8 +86,8 @@ func (m *Machine) onPushedReady(e Event) []Action {
 	return m.becomeReadyIfComplete(e.At)
 }
 
-// notReadyAnyMore handles the report of a ready process that it is not. A process that has counted as
-// ready only because it had said nothing has never been.
+// notReadyAnyMore handles the report of a ready process that it is not ready. If the process has
+// counted as ready only because it had said nothing, the report is not a failure.
 func (m *Machine) notReadyAnyMore(now time.Time, reason string) []Action {
 	if !m.Said.Ready {
 		return m.tick(now)

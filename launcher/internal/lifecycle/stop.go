@@ -42,7 +42,7 @@ func (m *Machine) onStop(e Event) []Action {
 		return m.requestShutdown(e.At)
 	}
 	m.deregisterBy = m.StopAt.Add(m.cfg.LeaveBound())
-	if !m.deregisterBy.After(e.At) { // an earlier launcher decided to stop the process, and this time has passed
+	if !m.deregisterBy.After(e.At) { // an earlier launcher decided to stop the process, and the time to leave routing has passed
 		return m.requestShutdown(e.At)
 	}
 	return []Action{{Kind: DoDeregister}}
@@ -167,7 +167,7 @@ func (m *Machine) onStatus(e Event) []Action {
 		m.extend(e)
 	}
 	if m.complete {
-		actions = nil // it does not drain any more
+		actions = nil // do not report a drain that has ended
 	}
 	actions = append(actions, m.countRequests(e.Status.GetMoreTimeRequests(), needsTime)...)
 	return append(actions, m.tick(e.At)...)
@@ -205,8 +205,9 @@ func (m *Machine) extend(e Event) {
 // its requests itself, and a wrong number must not crowd out all other events.
 const maxReports = 10
 
-// unknownRequests is the count of an adopted process: the earlier launcher has reported its earlier
-// requests, whose number is unknown.
+// unknownRequests is the value of Machine.requests for an adopted process until its first status.
+// How often the process has requested more time before is not known, and the earlier launcher has
+// reported it.
 const unknownRequests = math.MaxInt32
 
 // countRequests returns a report for each request for more time since the last poll, even if the

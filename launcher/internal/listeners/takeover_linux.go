@@ -28,7 +28,8 @@ func takeSocket(k proc.Adoptable, inode uint64) (taken *os.File, err error) {
 	return taken, err
 }
 
-// Held returns the sockets on which processes listen. It leaves out those that it may not look at.
+// Held returns the sockets on which processes listen. It leaves out the sockets of processes that
+// this program may not inspect.
 func Held(by []proc.Adoptable) (all []statefile.Socket) {
 	for _, k := range by {
 		eachSocket(k, func(f *os.File) bool {

@@ -135,10 +135,10 @@ func probedGroup(kind, role int, fails bool) launcher.GroupConfig {
 	g.Shutdown.DeregisterDelay = 50 * time.Millisecond
 	p := probeKinds[kind].probe
 	p.Period, p.FailureThreshold = 50*time.Millisecond, 3
-	if role == 0 && !fails { // while the process starts
+	if role == 0 && !fails { // the startup probe fails while the process starts, which must not end it
 		p.FailureThreshold = 600
 	}
-	if role == 2 { // otherwise a process would be ready after a second, also on a machine that is too busy to start it
+	if role == 2 { // without a readiness probe, a process would count as ready after a second, even if a busy machine has not started it yet
 		g.ReadinessProbe = launcher.Probe{HTTPGet: launcher.HTTPGetAction{Port: "{port}"}, Period: 50 * time.Millisecond}
 		p.InitialDelay = time.Second
 	}
@@ -147,7 +147,7 @@ func probedGroup(kind, role int, fails bool) launcher.GroupConfig {
 		if p.TCPSocket.Port != "" {
 			p.TCPSocket.Port = "1"
 		}
-		if role == 2 { // the process is ready before the probe fails, and not available yet
+		if role == 2 { // the liveness probe fails after the process has become ready, but before it counts as available
 			p.InitialDelay, g.MinReady = 1500*time.Millisecond, 10*time.Second
 		}
 		if role == 1 {

@@ -120,7 +120,7 @@ func (u *upgrading) run(args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// upgrade upgrades the launcher so many times, and returns how long each took.
+// upgrade upgrades the launcher the given number of times, and returns how long each upgrade took.
 func (u *upgrading) upgrade(times int) (took []time.Duration, err error) {
 	for n := range times {
 		if n%2 == 1 {
@@ -128,7 +128,7 @@ func (u *upgrading) upgrade(times int) (took []time.Duration, err error) {
 				return nil, err
 			}
 			u.rolls++
-			time.Sleep(time.Duration(n%7) * 20 * time.Millisecond) // another point of the roll each time
+			time.Sleep(time.Duration(n%7) * 20 * time.Millisecond) // each upgrade begins at another point of the roll
 		}
 		began := time.Now()
 		if _, err := u.run("upgrade"); err != nil {

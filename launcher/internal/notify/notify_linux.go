@@ -24,14 +24,15 @@ type Socket struct {
 
 const (
 	maxMessage = 4 << 10
-	maxFiles   = 64   // of one message; the kernel closes more than fit
-	maxDrained = 1000 // messages; the kernel queues fewer, net.unix.max_dgram_qlen
+	maxFiles   = 64   // maximum number of files with one message; the kernel closes further ones
+	maxDrained = 1000 // maximum number of messages in one call of Drain; the kernel queues fewer, net.unix.max_dgram_qlen
 )
 
-// Listen makes the socket at this path, and replaces one that exists there; or it goes on to use
-// inherited, unless that is nil. Each message is read and handled inside of the gate. The parameter allows says
-// whether the process pid, which is known by its credentials, may send messages; it is asked while that
-// process waits or has gone on. handle is called with one message at a time.
+// Listen makes the socket at this path, and replaces one that exists there. If inherited is not
+// nil, it uses that socket instead. Each message is read and handled inside of the gate. Listen
+// calls allows with the pid of the sender, which the kernel has checked, to find out whether that
+// process may send messages. The sender may have continued or ended by then. handle is called with
+// one message at a time.
 func Listen(path string, inherited *os.File, gate Gate, allows func(pid int) bool, handle func(Message)) (*Socket, error) {
 	if inherited != nil {
 		conn, err := net.FilePacketConn(inherited)
@@ -101,7 +102,7 @@ func (s *Socket) receive() bool {
 	if err != nil {
 		return false
 	}
-	raw.Control(func(fd uintptr) { // Read would wait for the goroutine that waits for messages
+	raw.Control(func(fd uintptr) { // RawConn.Read would wait for the goroutine that already waits in Read
 		n, controlled, _, _, err = syscall.Recvmsg(int(fd), text, control, syscall.MSG_DONTWAIT|syscall.MSG_CMSG_CLOEXEC)
 		received = err == nil
 	})

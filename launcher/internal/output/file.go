@@ -150,8 +150,8 @@ func (f *File) tooSlow(timeout time.Duration) error {
 	return fmt.Errorf("output: %s%s did not take the last lines within %v", path, f.sink(), timeout)
 }
 
-// flush waits until everything that is queued has been written, or lost. It returns false if that is
-// not so at the deadline.
+// flush waits until everything that is queued has been written, or lost. It returns false if the
+// deadline comes first.
 func (f *File) flush(deadline time.Time) bool {
 	for {
 		f.mu.Lock()
@@ -163,7 +163,7 @@ func (f *File) flush(deadline time.Time) bool {
 		if !time.Now().Before(deadline) {
 			return false
 		}
-		time.Sleep(time.Millisecond) // rare, so the writer need not announce it
+		time.Sleep(time.Millisecond) // flush polls because it is called rarely, so the writer need not wake it
 	}
 }
 

@@ -270,7 +270,7 @@ func TestOpen_RotatesFullFile(t *testing.T) {
 func TestFile_IsRecreatedWhenAnotherProgramRemovesIt(t *testing.T) {
 	for what, c := range map[string]struct {
 		take func(path string) error
-		size int64 // 70 is enough for both lines
+		size int64 // the maximum size of the file; 70 is enough for both lines
 		want []string
 	}{
 		"removed":                    {os.Remove, 70, []string{"a | two"}},

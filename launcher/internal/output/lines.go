@@ -81,7 +81,7 @@ type splitter struct {
 }
 
 // pass calls f with pieces of the line, at least one, until what is left is shorter than least. It
-// returns what is left. If least is 0, nothing is left, and the next line is another one.
+// returns what is left. If least is 0, the line ends here and nothing is left.
 func (s *splitter) pass(line string, least int) (left string) {
 	for again := true; again; again = line != "" && len(line) >= least {
 		inSecret := s.covered > 0

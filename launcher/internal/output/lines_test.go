@@ -101,7 +101,7 @@ func TestReadLines_KeepsUnfinishedLineForNextReader(t *testing.T) {
 			p.Stdout().Resume()
 		}
 	}
-	next, err := proc.Adopt(p.Identity(), proc.Spec{ReadStdout: pipe}) // as another program does
+	next, err := proc.Adopt(p.Identity(), proc.Spec{ReadStdout: pipe}) // adopts the process, as another program would
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func (g *GroupLogs) RemoveOld(c spec.Log) {
 func scanLogs(files fs.FS, dir, group string) (all []earlierLog) {
 	name := regexp.MustCompile("^(" + regexp.QuoteMeta(group) + `-[1-9][0-9]*)\.log(\.[1-9][0-9]*)?$`)
 	entries, _ := fs.ReadDir(files, ".") // if the directory cannot be read, its files are kept
-	index := map[string]int{}            // finds the log of a process in all; a map, because there may be many thousands
+	index := map[string]int{}            // the index in all of the log of each process; a search would be slow, because there may be many thousands
 	for _, f := range entries {
 		match := name.FindStringSubmatch(f.Name())
 		if match == nil {

@@ -99,7 +99,8 @@ func asNobody(program, role, path string) *exec.Cmd {
 	return cmd
 }
 
-// The tests below check the refusal of another user, which needs root.
+// The tests below check that other users are refused. They need root, to start processes of another
+// user.
 func TestTrusted_AcceptsOnlySameUserAndRoot(t *testing.T) {
 	self := os.Geteuid()
 	for uid, want := range map[int]bool{self: true, 0: true, self + 1: false, -1: false} {

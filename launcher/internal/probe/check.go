@@ -23,8 +23,8 @@ import (
 // host is where a process is probed if the probe names no host.
 const host = "127.0.0.1"
 
-// NewCheck returns the function that makes one check of a probe, in the way that the probe has. execute
-// runs a command, and returns an error if it does not exit with 0.
+// NewCheck returns the function that makes one check of a probe, by the method that the probe
+// names. execute runs a command, and returns an error if it does not exit with 0.
 func NewCheck(execute func(ctx context.Context, args []string) error) Check {
 	return func(ctx context.Context, p spec.Probe) error {
 		switch {
@@ -70,7 +70,7 @@ func checkHTTP(ctx context.Context, h spec.HTTPGetAction) error {
 		req.Header.Set(header.Name, header.Value)
 	}
 	client := http.Client{Transport: httpTransport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
-		if next.URL.Hostname() != u.Hostname() { // a redirect elsewhere says nothing about the process
+		if next.URL.Hostname() != u.Hostname() { // the answer of another host says nothing about the process
 			return http.ErrUseLastResponse
 		}
 		if len(via) >= maxRedirects {

@@ -77,7 +77,8 @@ func TestCheck_HTTP(t *testing.T) {
 	testkit.Equal(t, "nothing listens", check(t, spec.Probe{HTTPGet: spec.HTTPGetAction{Path: "/ok", Port: unused(t), Scheme: "HTTP"}}), "connection refused")
 }
 
-// A server cannot answer a probe over a connection of an earlier one, after it has stopped listening.
+// When a server has stopped listening, it cannot answer a probe over the connection of an earlier
+// probe.
 func TestCheck_HTTPUsesNewConnection(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()

@@ -121,8 +121,8 @@ func TestWatch_TimeoutIsFailure(t *testing.T) {
 	testkit.Equal(t, "checks", begun, []time.Duration{0, 10 * time.Second})
 }
 
-// A check that hangs does not delay the end of the probes, and what a check returns then does not
-// count.
+// A check that hangs does not delay the end of the probes. What it returns after their end is
+// ignored.
 func TestWatch_EndsDuringCheck(t *testing.T) {
 	g := spec.Group{ReadinessProbe: probed(0, 1, 1), LivenessProbe: probed(0, 1, 1)}
 	g.ReadinessProbe.Timeout, g.LivenessProbe.Timeout = time.Hour, time.Hour

@@ -78,7 +78,8 @@ func startedWith(pid int) (args, env []string) {
 	return read("cmdline"), read("environ")
 }
 
-// IsUnrecorded reports whether the process is to be kept and runs, and the state file lacks it.
+// IsUnrecorded reports whether the process runs and is to be kept, but is missing from the state
+// file.
 func (p *Process) IsUnrecorded() bool {
 	return p.cfg.OnLauncherDeath == spec.Keep && !p.Status().State.Ended() && !p.group.StateFile.Has(p.id)
 }

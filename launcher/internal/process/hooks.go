@@ -47,7 +47,7 @@ func (p *Process) runHook(h spec.Hook) error {
 	return err
 }
 
-// hooksOver reports whether no hook may run any more, even before its timeout.
+// hooksOver reports whether hooks must not run any more, even if their timeout has not passed.
 func (p *Process) hooksOver() bool {
 	select {
 	case <-p.hooksCut:

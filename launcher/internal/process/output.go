@@ -23,7 +23,7 @@ func (p *Process) copyOutput(stream string, r io.Reader) {
 	})
 }
 
-// masker returns what masks the output of the process.
+// masker returns the Masker for the output of the process, nil if the output is not masked.
 func (p *Process) masker() *mask.Masker {
 	if p.Config().Unmasked {
 		return nil

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// perform does what the machine says.
+// perform carries out an action that the machine has returned.
 func (p *Process) perform(m *lifecycle.Machine, a lifecycle.Action) {
 	cfg := m.Config()
 	switch a.Kind {
@@ -58,7 +58,7 @@ func (p *Process) perform(m *lifecycle.Machine, a lifecycle.Action) {
 	case lifecycle.DoSignal:
 		p.publish(events.Event{Kind: events.Signalled, Message: a.Signal + ": " + m.Message})
 		p.proc.Signal(lifecycle.StopSignals[a.Signal])
-		if m.SignalsSent == 1 && lifecycle.Continue != 0 { // a stopped process would not see the signal
+		if m.SignalsSent == 1 && lifecycle.Continue != 0 { // a process that was suspended by SIGSTOP would not get the signal
 			p.proc.Signal(lifecycle.Continue)
 		}
 	case lifecycle.DoTerminate:

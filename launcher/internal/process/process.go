@@ -34,7 +34,7 @@ import (
 // is launched, and do not change afterwards.
 type Host struct {
 	Dir         string // absolute path
-	Router      Router // nil: none
+	Router      Router // nil: there is no router
 	Helper      []string
 	Publish     func(events.Event)
 	Gate        upgrade.Gate // closed while another program takes over
@@ -55,7 +55,7 @@ type Group struct {
 	Scope     *ctxshutdown.Swansong
 	GroupLogs *output.GroupLogs
 	Listeners func() listeners.Set // the listeners that each process inherits
-	Started   func()               // called when a process runs
+	Started   func()               // called when a process has been started
 	Changed   func(*Process)       // called after each change of the status of a process, with no lock held
 
 	uses atomic.Pointer[spec.Protocol] // with protocol auto, what the process that became ready last uses; nil if none has
@@ -89,7 +89,7 @@ type Process struct {
 	inbox    chan lifecycle.Event
 	quit     chan struct{} // closed when the subprocess has been reaped: events are no longer read from the inbox
 	ended    chan struct{} // closed when run returns
-	hooksCut chan struct{} // closed when the process is being killed, so that its hooks are, too
+	hooksCut chan struct{} // closed when the process is being killed, so that its hooks are killed, too
 	cutHooks func()        // closes hooksCut
 
 	conn       *transport.Connection
@@ -192,8 +192,9 @@ func (p *Process) publish(e events.Event) {
 	p.group.Publish(e)
 }
 
-// Send sends an event to run. It returns false if the process has ended. Run leaves the gate when it
-// has dealt with the event, so that no event is lost that was acknowledged.
+// Send sends an event to run. It returns false if the process has ended. Send enters the gate, and
+// run leaves it when it has handled the event, so that an upgrade loses no event that was
+// acknowledged.
 func (p *Process) Send(e lifecycle.Event) bool {
 	p.group.Gate.Enter()
 	select {
@@ -221,7 +222,7 @@ func (p *Process) run() {
 	} else {
 		exited, reaped = p.proc.Exited(), p.proc.Done()
 	}
-	gate := &p.group.Gate // entered by launch
+	gate := &p.group.Gate // Launch has entered the gate
 	forced := p.scope.Work().Done()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -247,14 +248,14 @@ func (p *Process) run() {
 		entered := false
 		select {
 		case e = <-p.inbox:
-			entered = true // by send
+			entered = true // Send has entered the gate for this event
 		case <-timer.C:
 			e = lifecycle.Event{Kind: lifecycle.OnTick}
 		case <-exited:
 			exited, e = nil, lifecycle.Event{Kind: lifecycle.OnExited}
 			p.calls.Go(p.deregister)
 		case <-reaped:
-			entered = true // by proc.Spec.BeforeReap
+			entered = true // proc.Spec.BeforeReap has entered the gate
 			p.cleanUp()
 			e = lifecycle.Event{Kind: lifecycle.OnReaped, Exit: p.proc.Exit()}
 		case <-forced:
@@ -277,7 +278,7 @@ func (p *Process) run() {
 		p.proc.Close()
 	}
 	p.group.GroupLogs.Ended(p.cfg.Log, p.id)
-	gate.Leave() // not before, because an upgrade would lose the rest of the output
+	gate.Leave() // only now, because an upgrade before this line would lose the rest of the output
 }
 
 // firstEvent publishes that the process is being started or adopted, and returns the first event

@@ -47,8 +47,9 @@ func (p *Process) Serving(ctx context.Context, port int32) error {
 	}
 	if p.cfg.OnLauncherDeath == spec.Keep {
 		// The process reports its port until it has an answer. If the launcher dies before the port
-		// is in the state file, the process reports it to the next one. A file that cannot be
-		// written is not an error of the process, which would end; the Writer has raised an alarm.
+		// is in the state file, the process reports it to the next one. The error of Flush is
+		// ignored: if the call returned it, the process would end, and the Writer has already
+		// raised an alarm.
 		p.group.StateFile.Flush(ctx.Done())
 	}
 	p.conn.Redial()
@@ -76,9 +77,10 @@ func (p *Process) listenNotify() (env []string) {
 	return env
 }
 
-// drainNotify handles the messages that have arrived: before a verdict of a probe, which takes a process
-// that has said nothing for a program that does not, and before the process has exited, because they may
-// name another one that takes its place.
+// drainNotify handles the messages that have arrived. It is called before a verdict of a probe is
+// handled, because after that verdict a process without messages counts as a program that sends
+// none. It is also called before the exit of the process is handled, because a message may name
+// another process that takes its place.
 func (p *Process) drainNotify() {
 	<-p.begun
 	if p.notify != nil {

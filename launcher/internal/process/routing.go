@@ -51,7 +51,7 @@ func (p *Process) deregister() {
 	p.route()
 }
 
-// route calls the router, if what it knows is not what is wanted.
+// route calls the router, unless the process is already added or removed as it should be.
 func (p *Process) route() error {
 	p.routing.Lock()
 	defer p.routing.Unlock()

@@ -50,7 +50,7 @@ func (p *Process) start() error {
 		if err != nil {
 			return fmt.Errorf("launcher: process %q: %w", p.id, err)
 		}
-		p.mu.Lock() // the state file has the port
+		p.mu.Lock() // mu is held because the writer of the state file reads the port
 		p.port = port
 		p.mu.Unlock()
 	}
@@ -116,7 +116,8 @@ func (p *Process) start() error {
 	return nil
 }
 
-// limits returns the limits of the process. If they cannot be kept, and need not be, an alarm says so.
+// limits returns the limits of the process. If they cannot be enforced on this machine and the
+// configuration permits that, limits publishes an alarm and returns no limits.
 func (p *Process) limits() proc.Limits {
 	limits := confine.Limits(p.cfg.Limits)
 	if p.cfg.Limits.IfUnavailable == spec.Warn {
@@ -164,7 +165,8 @@ func (p *Process) prepareToKeep(child *proc.Spec) (done func(), err error) {
 			return done, fmt.Errorf("it was not started, because its group is stopping: %w", context.Cause(p.group.Scope))
 		}
 		// Without the file, the next launcher would not find the process, and start another one
-		// beside it. So the guardian ends the process with the launcher until it is in the file.
+		// beside it. So until the process is in the file, the guardian ends it if the launcher
+		// dies.
 		p.group.Guardian.Tell()
 		p.publish(events.Event{Kind: events.Alarm, Message: "started although the state file cannot be written: until it can be, this process ends with the launcher, " +
 			"and the next launcher cannot adopt it: " + err.Error()})
@@ -203,7 +205,7 @@ func (p *Process) onStarted(started *proc.Process) {
 func (p *Process) startProbes() {
 	g := p.placeholders().Probed(p.cfg)
 	if p.adopted != nil && p.adopted.ReadyAt != 0 {
-		g.StartupProbe = spec.Probe{} // it has succeeded under the earlier launcher
+		g.StartupProbe = spec.Probe{} // the startup probe has already succeeded under the earlier launcher
 	}
 	check := probe.NewCheck(func(ctx context.Context, args []string) error {
 		exit, last, err := spawn.Run(ctx, p.group.Containment, p.cfg.WorkDir, args, p.placeholders().ProbeEnv(p.cfg, p.proc.Pid(), spawn.Inherited(p.cfg, os.Environ())))
@@ -220,7 +222,7 @@ func (p *Process) startProbes() {
 			if err != nil {
 				e.Err = err.Error()
 			}
-			p.drainNotify() // what the process has said before counts first
+			p.drainNotify() // messages that the process sent before the verdict are handled first
 			p.Send(e)
 		})
 	})

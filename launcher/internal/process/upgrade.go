@@ -31,8 +31,8 @@ func (p *Process) Suspend() (files [3]*os.File, kept [2][]byte, resume func(), e
 	return files, kept, resume, err
 }
 
-// AddIdentity adds to the record of the process how another program in the place of this one
-// recognizes it. The record of a process to be kept says so already.
+// AddIdentity adds to the record of the process how the program that takes over recognizes the
+// process. The record of a process to be kept contains that already.
 func (p *Process) AddIdentity(to *statefile.Process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

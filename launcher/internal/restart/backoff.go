@@ -39,8 +39,8 @@ func (b *BackOff) Postpone(cfg spec.Restart, now time.Time) time.Duration {
 }
 
 // Fail counts the failure of a process that became ready at this time, zero for never. It has the
-// next process started after a pause, or gives the group up. A process that was ready for long is
-// not one more start that failed; its failure begins a row, if there is none.
+// next process started after a pause, or gives the group up. If the process had been ready for
+// long, its failure does not lengthen a row of failures; it begins a row if there is none.
 func (b *BackOff) Fail(cfg spec.Restart, readyAt, now time.Time) (pause time.Duration, givesUp bool) {
 	stable := !readyAt.IsZero() && now.Sub(readyAt) >= cfg.ResetAfter
 	if stable && b.CanEndRow(readyAt) {

@@ -9,15 +9,16 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// A Set has the revisions of a group by number. There are the wanted one and, during a roll, the
-// one that the roll comes from or the one that it had led to. Those of adopted processes are
-// listed, too, so that their numbers are not used again.
+// A Set has the revisions of a group by number. It contains the wanted revision and, during a roll,
+// the other revision of the roll: the one that is being replaced, or, in a rollback, the one that
+// the roll had led to. It also contains the revisions of adopted processes, so that their numbers
+// are not used again.
 type Set struct {
 	Current  int // number of the revision that the group wants
 	ByNumber map[int]*Revision
 }
 
-// A Revision is a configuration of a group, with how many of its processes are not wanted.
+// A Revision is a configuration of a group, and the number of its processes that are not wanted.
 type Revision struct {
 	Config     spec.Group
 	Source     any // the Source of the launcher.Config that it was loaded with
@@ -28,7 +29,7 @@ type Revision struct {
 // Wanted returns the wanted revision.
 func (s *Set) Wanted() *Revision { return s.ByNumber[s.Current] }
 
-// Unused returns a number above all in use.
+// Unused returns a number that is higher than those of all revisions in use.
 func (s *Set) Unused() int {
 	n := s.Current + 1
 	for used := range s.ByNumber {
@@ -64,7 +65,7 @@ func (r *Revision) Scale(n int) { r.Shortfall.ScaledDown = r.Config.Desired - n 
 // A Shortfall counts the processes that a group has fewer than its configuration says, although
 // nothing is wrong.
 type Shortfall struct {
-	ScaledDown int  // how many fewer processes were ordered; negative if more were
+	ScaledDown int  // by how many processes a user has scaled the group down; negative if it was scaled up
 	Stopped    bool // the group was stopped by order, and has no processes
 	Finished   int  // number of processes that ended and, by the restart policy, are not replaced
 	Failed     int  // number of processes in Finished that ended with a failure

@@ -35,7 +35,7 @@ type saved struct {
 	MostAvailable int
 	FewestOthers  int
 	Failures      [2]int
-	Instance      string // of the last failure
+	Instance      string // the instance of the last failure
 	Cause         string // empty if there was no failure
 	Ordered       bool
 	Rejected      bool
@@ -292,7 +292,7 @@ func (r *Roll) view(v View) View {
 	return seen
 }
 
-// notices says what has changed since before.
+// notices returns messages for the log about what has changed since the state before.
 func (r *Roll) notices(c Config, v View, before State) (all []string) {
 	notice := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	now := r.state

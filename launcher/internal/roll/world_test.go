@@ -17,7 +17,7 @@ type world struct {
 	view   roll.View
 	next   int
 	log    []string
-	terse  bool     // no log is kept
+	terse  bool     // if set, no log is kept
 	broken []string // violated invariants
 
 	scaledDown int // instances that were scaled down

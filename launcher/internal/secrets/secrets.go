@@ -47,7 +47,8 @@ type valueSet struct {
 	masker *mask.Masker
 }
 
-// New returns Secrets without values. It calls changed when they have changed, while they are locked.
+// New returns Secrets without values. They call changed, while they are locked, when the values
+// have changed.
 func New(changed func()) *Secrets {
 	s := &Secrets{changed: changed}
 	s.current.Store(&valueSet{})

@@ -25,7 +25,7 @@ func Run(ctx context.Context, in proc.Containment, dir string, args, env []strin
 		return exit, "", err
 	}
 	defer null.Close()
-	r, w, err := os.Pipe() // one pipe for both, so that their lines keep their order
+	r, w, err := os.Pipe() // one pipe for stdout and stderr, so that their lines keep their order
 	if err != nil {
 		return exit, "", err
 	}

@@ -39,7 +39,7 @@ func InheritedEnv(env []string) []string {
 	return kept
 }
 
-// Inherited returns what a process of the group inherits of an environment.
+// Inherited returns the part of an environment that a process of the group inherits.
 func Inherited(cfg spec.Group, env []string) []string {
 	if !cfg.ClearEnv {
 		return env
@@ -124,7 +124,7 @@ func (p Placeholders) HookCommand(h spec.Hook, pid int, inherited []string) (arg
 	return args, p.about(InheritedEnv(inherited), pid)
 }
 
-// about adds what hooks and probes are told of the process with this pid.
+// about adds the variables that describe the process with this pid to its hooks and probes.
 func (p Placeholders) about(env []string, pid int) []string {
 	return append(env, client.EnvID+"="+p.ID, "SWANSONG_PROCESS_GROUP="+p.Group, fmt.Sprintf("SWANSONG_PROCESS_PID=%d", pid))
 }

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	MaxDuration      = 24 * time.Hour // limit of every duration: sums cannot overflow, and typing errors are found
+	MaxDuration      = 24 * time.Hour // maximum of every duration, so that sums cannot overflow and typing errors are found
 	MinTotalDeadline = 10 * time.Millisecond
 
-	maxProcesses = 10_000 // limit of a group, so that typing errors are found
+	maxProcesses = 10_000 // maximum for a group, so that typing errors are found
 )
 
 // StopSignals are the names that Shutdown.StopSignals may have.
@@ -156,7 +156,7 @@ func (k *checker) program(g Group) {
 var RlimitNames = []string{"as", "core", "cpu", "data", "fsize", "memlock", "nofile", "nproc", "stack"}
 
 const (
-	minMemory = 1 << 20 // limit of memory, so that a forgotten unit is found
+	minMemory = 1 << 20 // minimum of a memory limit, so that a forgotten unit is found
 	maxCPUs   = 10_000
 )
 

@@ -56,7 +56,7 @@ const (
 
 // DefaultProtocol returns the default of the protocol of a group with this Transport.Network.
 func DefaultProtocol(network string) Protocol {
-	if network == "tcp" { // only the lifecycle protocol has use for it
+	if network == "tcp" { // only the lifecycle protocol uses TCP
 		return GRPC
 	}
 	return Default().Protocol

@@ -4,8 +4,9 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/roll"
 )
 
-// MinHealthyOf returns how many processes must stay ready if there are to be this many, by order.
-// Of more processes than the configuration has, as many can be missing as before.
+// MinHealthyOf returns how many processes must stay ready if a user has scaled the group to this
+// number. If that is more than the configured number, as many processes may be missing as with the
+// configured number.
 func (g Group) MinHealthyOf(desired int) int {
 	return min(g.MinHealthy+max(0, desired-g.Desired), desired)
 }

@@ -72,7 +72,7 @@ type Group struct {
 	OnLauncherDeath LauncherDeath
 
 	DependsOn  []string
-	Conditions map[string]Condition `json:",omitempty"` // of groups in DependsOn; a group that is not in it must be healthy
+	Conditions map[string]Condition `json:",omitempty"` // conditions of groups in DependsOn; a group without a condition must be healthy
 	Listen     []Listen
 	Log        Log
 	Unmasked   bool `json:",omitempty"` // the output of the processes is stored and printed with the secrets in it

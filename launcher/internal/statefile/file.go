@@ -72,7 +72,7 @@ func Read(path string) (s State, err error) {
 	return s, nil
 }
 
-// damage is the error of a file that is not as a launcher has written it.
+// damage is the error of a file whose content is not what a launcher has written.
 type damage struct{ error }
 
 // SetAside renames a damaged state file, and returns its new path.

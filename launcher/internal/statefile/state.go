@@ -223,8 +223,9 @@ func (p *Process) OutputRemoved(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) && !p.Adoptable.Alive()
 }
 
-// Orphans returns the groups that have kept processes and are not configured any more. They desire
-// no processes, so that theirs are adopted and stopped.
+// Orphans returns the groups that have kept processes and are not configured any more. In the
+// result their number of desired processes is 0, so that the kept processes are adopted and then
+// stopped.
 func (s State) Orphans(configured []spec.Group) (orphans []spec.Group) {
 	for _, name := range slices.Sorted(maps.Keys(s.Groups)) {
 		g := s.Groups[name]

@@ -66,7 +66,7 @@ func TestWriter_RetriesFailedWriteWithBackoff(t *testing.T) {
 			}
 			return pauses, clear
 		}
-		<-writes // the write by Start
+		<-writes // the write that Start makes
 		const ms = time.Millisecond
 		pauses, clear := fail(2 * time.Minute)
 		testkit.Equal(t, "pauses", pauses, []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 12800 * ms,
@@ -190,8 +190,8 @@ func TestDigest_IsThatOfPreviousVersion(t *testing.T) {
 	}
 }
 
-// A launcher reads the file that a launcher of the previous version has written. The file in testdata
-// is one.
+// A launcher reads the file that a launcher of the previous version has written. The file in
+// testdata is such a file.
 func TestRead_PreviousVersion(t *testing.T) {
 	s, err := statefile.Read("testdata/version-1.json")
 	if err != nil {

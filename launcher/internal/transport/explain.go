@@ -14,7 +14,7 @@ func Explain(err error) string {
 	message := status.Convert(err).Message()
 	switch status.Code(err) {
 	case codes.DeadlineExceeded:
-		if _, cause, ok := strings.Cut(message, "connection error: "); ok { // it has waited for a connection
+		if _, cause, ok := strings.Cut(message, "connection error: "); ok { // the call has waited for a connection
 			return ExplainUnavailable(cause)
 		}
 		return "no answer in time"
@@ -28,7 +28,8 @@ func Explain(err error) string {
 	return message
 }
 
-// steps are what package grpc tells of the way to an error of a connection.
+// steps matches the beginnings of errors of package grpc, which describe the steps that led to the
+// cause.
 var steps = regexp.MustCompile(`^(connection error: |desc = "|transport: |Error while dialing: |authentication handshake failed: |dial \w+ \S+: |connect: |error reading from server: |name resolver error: )`)
 
 // ExplainUnavailable returns the cause of an error of package grpc with the code Unavailable.

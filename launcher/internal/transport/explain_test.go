@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// No text of package grpc about connections is shown.
+// Explain shows no text of package grpc about connections.
 func TestExplain_UsesPlainWords(t *testing.T) {
 	for _, c := range []struct {
 		code          codes.Code

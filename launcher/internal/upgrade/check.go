@@ -16,7 +16,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// answer is the last line that a program prints that could take over.
+// answer is the last line of the output of a program that can take over.
 const answer = "swansong upgrade ok"
 
 // CheckTimeout bounds how long the new program may take for its check.
@@ -42,7 +42,7 @@ func (h *Handoff) Check(ctx context.Context, program string, args, env []string,
 	var copying sync.WaitGroup
 	copying.Go(func() { io.Copy(out, p.Stdout()) })
 	copying.Go(func() { io.Copy(errs, p.Stderr()) })
-	copying.Go(func() { // ends at the latest with the program
+	copying.Go(func() { // this goroutine ends at the latest when the program ends
 		io.Copy(p.Stdin(), bytes.NewReader(text))
 		p.Stdin().Close()
 	})

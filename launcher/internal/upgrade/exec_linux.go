@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Variables with which a program is executed that takes over.
+// Environment variables of a program that takes over.
 const (
 	envHandoff = early.Handoff              // the number of the file with the handoff, and the pid
 	envFailed  = "SWANSONG_UPGRADE_ERROR"   // why the program that was to take over has executed this one again
@@ -77,7 +77,7 @@ func execute(program string, args []string, handoff *os.File, files []*os.File, 
 			env = append(env, v)
 		}
 	}
-	withSignals := func() []string { // called as late as possible
+	withSignals := func() []string { // called as late as possible, so that it also contains signals that come now
 		if numbers := signals.take(); numbers != "" {
 			return append(env, envSignals+"="+numbers)
 		}
@@ -91,7 +91,7 @@ type Taken struct {
 	*Handoff
 	Failed string // why the upgrade has failed, if this is the program that had handed over; else empty
 
-	files   map[int]*os.File // by number
+	files   map[int]*os.File // the files that were handed over, by number
 	used    map[int]bool     // the numbers of files that Done must not close
 	handoff *os.File
 }
@@ -100,8 +100,8 @@ type Taken struct {
 // was. It does so once. It can return both an error and a Taken, which can only go back.
 func Take(dir string) (*Taken, error) { return take(func(h *Handoff) bool { return h.Dir == dir }) }
 
-// GoBack executes the program again that has handed over, if this one has failed before it has called
-// [Take]. It returns err if nothing was handed over, or that is impossible.
+// GoBack executes again the program that has handed over, if this one has failed before it has
+// called [Take]. It returns err if nothing was handed over, or that is impossible.
 func GoBack(err error) error {
 	t, _ := take(func(*Handoff) bool { return true })
 	return t.GoBack(err)
@@ -110,20 +110,20 @@ func GoBack(err error) error {
 func take(wanted func(*Handoff) bool) (*Taken, error) {
 	number, pid, _ := strings.Cut(os.Getenv(envHandoff), ":")
 	if number == "" || pid != strconv.Itoa(os.Getpid()) {
-		return nil, nil // inherited from a parent, if it is set at all
+		return nil, nil // the variable is not set, or was meant for the parent process
 	}
 	t := &Taken{Failed: os.Getenv(envFailed), files: map[int]*os.File{}, used: map[int]bool{}}
 	fd, err := strconv.Atoi(number)
 	if err == nil {
 		t.handoff = t.file(fd)
-		t.handoff.Seek(0, io.SeekStart) // it was read before, if it was not wanted
+		t.handoff.Seek(0, io.SeekStart) // an earlier call may have read the file and not taken the launcher
 		t.Handoff, err = decode(t.handoff)
 	}
 	if t.Handoff == nil {
 		return nil, fmt.Errorf("launcher: cannot take over: %w", err)
 	}
 	if !wanted(t.Handoff) {
-		return nil, nil // this is for another launcher of this program
+		return nil, nil // the handoff is for another launcher in this program
 	}
 	os.Unsetenv(envHandoff)
 	os.Unsetenv(envFailed)
@@ -152,7 +152,7 @@ func (t *Taken) file(fd int) *os.File {
 	return t.files[fd]
 }
 
-// GoBack executes the program again that has handed over, because this one cannot go on. It returns
+// GoBack executes again the program that has handed over, because this one cannot go on. It returns
 // err if that is impossible.
 func (t *Taken) GoBack(err error) error {
 	if t == nil || t.Failed != "" || t.files[t.Files.Program] == nil {
@@ -169,8 +169,9 @@ func (t *Taken) GoBack(err error) error {
 }
 
 // Done closes the files that the launcher does not go on to use. It is called when the launcher has
-// begun to work, after which it cannot go back. It sends this program the signals again that have come
-// too early for it, unless stopped is closed: then it has handled them.
+// begun to work, after which it cannot go back. It sends this program again the signals that came
+// before this program could handle them. If stopped is closed, this program has already handled
+// them.
 func (t *Taken) Done(stopped <-chan struct{}) {
 	if t == nil {
 		return

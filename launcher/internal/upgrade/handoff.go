@@ -22,7 +22,7 @@ type Handoff struct {
 	ID      string // identifies this upgrade
 	Reason  string
 	Program string   // path of the program that hands over
-	Args    []string // its arguments, with its name
+	Args    []string // arguments of that program, the first of which is its name
 
 	Dir    string // directory of the launcher
 	Admin  string // address of the admin service over TCP; empty if there is none
@@ -106,8 +106,8 @@ func (o Open) list(program *os.File) (files []*os.File, numbers Files) {
 	return files, numbers
 }
 
-// Program returns the absolute path of a program, by default of the one that this one was started
-// as: a link may lead to another file by now.
+// Program returns the absolute path of a program. The default is the path by which this program was
+// started; if the path is a link, it may lead to another file by now.
 func Program(program string) (string, error) {
 	var err error
 	if program == "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/upgrade/early"
 )
 
-// Signals are signals that the program has got and that an upgrade could lose: the program that has
-// got them may have ended before it has acted on them. The zero value has none, and gets none.
+// Signals records signals that an upgrade could lose, because the program that has got them may be
+// replaced before it has acted on them. The zero value contains no signals and gets none.
 type Signals struct{ c chan os.Signal }
 
 // CatchSignals returns Signals that get, from now on, those that stop a launcher and SIGHUP.
@@ -46,9 +46,9 @@ func (s Signals) take() string {
 // replayWait is how long replay waits for a stop that the program may have begun already.
 const replayWait = 100 * time.Millisecond
 
-// replay ends the catching of signals, and sends the program those that were caught. It handles them
-// by now. A signal that stops it is left out if it stops already, because a second one would kill
-// the processes.
+// replay ends the catching of signals, and sends the caught ones to this program, which by now
+// handles them. If this program is already stopping, replay leaves out the signals that stop it,
+// because a second one would kill the processes.
 func (s Signals) replay(stopped <-chan struct{}) {
 	if s.c == nil {
 		return

@@ -14,8 +14,7 @@ var tookOver atomic.Bool
 // children are the children that this program had when it was executed.
 var children []proc.Adoptable
 
-// Children returns the processes that the program has started that was taken over, as far as they had
-// not been reaped.
+// Children returns the processes that the program before this one had started and not reaped.
 func (t *Taken) Children() []proc.Adoptable { return children }
 
 // TookOver reports whether this program has taken over from another one, with Done.
@@ -29,7 +28,7 @@ func (t *Taken) Admin() *os.File {
 	if t == nil {
 		return nil
 	}
-	return t.files[t.Files.Admin] // what listens uses a duplicate
+	return t.files[t.Files.Admin] // the server listens on a duplicate
 }
 
 // Guardian returns the pipe to the guardian of the launcher that was taken over, nil if there is none.

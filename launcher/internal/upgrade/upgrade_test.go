@@ -88,7 +88,7 @@ func TestAnswer_RefusesWhatItDoesNotUnderstand(t *testing.T) {
 	}
 }
 
-// A check that is cut says why.
+// If the context of a check ends first, the error of the check says why.
 func TestCheck_SaysWhyItWasCut(t *testing.T) {
 	cut := errors.New("the caller has given up")
 	ctx, cancel := context.WithCancelCause(t.Context())
