@@ -204,7 +204,7 @@ func (g *cgroup) kill() { os.WriteFile(filepath.Join(g.path, "cgroup.kill"), []b
 // contains processes.
 func (g *cgroup) remove() {
 	g.dir.Close()
-	g.awaitEmpty(killTimeout)
+	g.awaitEmpty(time.Second)
 	removeCgroups(g.path)
 }
 

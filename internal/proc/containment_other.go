@@ -52,6 +52,7 @@ func (Member) isAlive() bool { return false }
 // signal and the others do nothing: there are no members.
 func (Member) signal(syscall.Signal)                     {}
 func (Member) await(time.Time)                           {}
+func (Member) refusesSignals() bool                      { return false }
 func (Member) pidfd() *os.File                           { return nil }
 func (*Exit) set(syscall.WaitStatus)                     {}
 func exitStatus(*os.File) (_ syscall.WaitStatus, _ bool) { return }

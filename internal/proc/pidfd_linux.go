@@ -80,6 +80,10 @@ func (m Member) isAlive() bool {
 	return ok && now.start == m.start && !now.zombie
 }
 
+// refusesSignals reports whether this program may not signal the member, because it runs as another
+// user.
+func (m Member) refusesSignals() bool { return syscall.Kill(m.PID, 0) == syscall.EPERM }
+
 // open returns a pidfd of the member and reports whether the member is alive. If another process
 // has reused the pid, the member is not alive. fd is negative if the kernel does not support
 // pidfds.

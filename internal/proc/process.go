@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -255,8 +256,13 @@ func withSignalOnWindows(e Exit) Exit {
 }
 
 // killTimeout is the longest time to wait for a process to end after SIGKILL. Only a process that
-// is blocked in the kernel, for example by a failing disk, takes longer.
-const killTimeout = time.Second
+// is blocked in the kernel, for example by a failing disk, takes longer. On a machine on which fifty
+// processes wait for a processor, an exit took more than a second.
+const killTimeout = 5 * time.Second
+
+// refusedTimeout is the longest time to wait for processes that this program may not signal. They may
+// end because the others have.
+const refusedTimeout = time.Second
 
 // sweep ends the processes that the leader has left behind. Because a process that is being ended
 // may start others, sweep repeats this until it finds none.
@@ -273,13 +279,17 @@ func (p *Process) sweep() (left, survivors []Member) {
 		p.contain.signal(left, syscall.SIGTERM)
 		p.contain.awaitMembers(left, time.Now().Add(p.linger))
 	}
-	for deadline := time.Now().Add(killTimeout); ; {
+	for begin := time.Now(); ; {
 		survivors = p.members()
+		awaited, deadline := slices.DeleteFunc(slices.Clone(survivors), Member.refusesSignals), begin.Add(killTimeout)
+		if len(awaited) == 0 {
+			awaited, deadline = survivors, begin.Add(refusedTimeout)
+		}
 		if len(survivors) == 0 || time.Now().After(deadline) {
 			return left, survivors
 		}
 		p.contain.signal(survivors, syscall.SIGKILL)
-		p.contain.awaitMembers(survivors, deadline)
+		p.contain.awaitMembers(awaited, deadline)
 	}
 }
 
