@@ -13,7 +13,7 @@ import "sync"
 // with calls of Gosched instead of the pauses, 194 ns with Lock alone, and 49 ns through a buffered
 // channel. A job of a pool took 186 ns instead of 436.
 func lock(mu *sync.Mutex) {
-	for pause := 4_000; pause < 40_000; pause *= 2 { // in iterations of an empty loop, a third of a nanosecond each
+	for pause := 4_000; pause < 40_000; pause *= 2 { // pause is a number of iterations of an empty loop, each of which takes a third of a nanosecond
 		if mu.TryLock() {
 			return
 		}

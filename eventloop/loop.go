@@ -103,7 +103,7 @@ func New(ctx context.Context, opts ...Option) *Loop {
 func (l *loop) describe(guards int) ctxkey.Work {
 	own := int(l.moreGuards.Load())
 	if l.state() != Stopped {
-		own++ // l.guard
+		own++ // counts l.guard
 	}
 	c := l.counts()
 	if c.In != "" {

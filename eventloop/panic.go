@@ -62,7 +62,7 @@ func (l *loop) handlePanic(value any) {
 	err := newPanicError(in, value)
 	l.recordFailure(err)
 	switch {
-	case value == nil: // Goexit
+	case value == nil: // the callback has called runtime.Goexit
 		l.abort(err)
 	case l.onPanic == nil:
 		l.crash(err)

@@ -46,9 +46,9 @@ type behaviour int
 
 const (
 	atOnce       behaviour = iota
-	beforeLimit            // after three quarters of its time
-	atLimit                // when its time ends, so that either may be first
-	afterRequest           // after the end of the request, so that the value is discarded
+	beforeLimit            // the node answers after three quarters of its time
+	atLimit                // the node answers when its time ends, so that either the answer or the time-out may be first
+	afterRequest           // the node answers after the end of the request, so that the value is discarded
 )
 
 // raceLimit is the time limit of a node that answers atLimit.

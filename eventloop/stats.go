@@ -12,7 +12,7 @@ import (
 // completion does not resolve in time.
 type Stats struct {
 	box  *inbox
-	slow *stopwatch // or nil
+	slow *stopwatch // nil without WithSlowCallback
 
 	panics          atomic.Uint64
 	timedOut        atomic.Uint64

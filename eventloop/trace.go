@@ -17,7 +17,7 @@ import (
 type tracer struct {
 	ctxkey.Tracer // nil if the scope is not traced
 	scope         *ctxshutdown.Swansong
-	slow          *stopwatch    // of the loop, or nil
+	slow          *stopwatch    // the stopwatch of the loop; nil if there is none
 	guards        *atomic.Int32 // moreGuards of the loop; nil in a pool
 }
 

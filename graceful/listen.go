@@ -80,7 +80,7 @@ func readInherited() (found []net.Listener, err error) {
 	}
 	for fd := firstListenFD; fd < firstListenFD+n; fd++ {
 		f := os.NewFile(uintptr(fd), "inherited listener")
-		ln, listenErr := net.FileListener(f) // a copy, which child processes do not inherit
+		ln, listenErr := net.FileListener(f) // makes a copy of the socket, which child processes do not inherit
 		f.Close()
 		if listenErr != nil {
 			err = errors.Join(err, fmt.Errorf("graceful: file descriptor %d, one of %d in LISTEN_FDS, is not a listener: %w", fd, n, listenErr))

@@ -184,7 +184,7 @@ func (c *config) applyGracePeriod(seconds string) error {
 		return fmt.Errorf("graceful: %s=%q: must be a whole number of seconds, 1 or more", graceVar, seconds)
 	}
 	grace, phases := time.Duration(n)*time.Second, c.lameDuck+c.soft+c.hard
-	if phases >= grace { // equal is too long, because printing and exiting take time, too
+	if phases >= grace { // phases that take exactly the grace period are too long, because printing and exiting take time, too
 		return fmt.Errorf("graceful: the phases take longer than the grace period: lame duck %v + soft %v + hard %v = %v >= %v (%s=%s); "+
 			"shorten a phase or lengthen the grace period", c.lameDuck, c.soft, c.hard, phases, grace, graceVar, seconds)
 	}

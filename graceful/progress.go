@@ -190,7 +190,7 @@ func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds())
 func cut(s string, width int) string {
 	const ellipsis = "…"
 	var b strings.Builder
-	used, fits := 0, 0 // the columns used so far; the number of bytes after which an ellipsis still fits
+	used, fits := 0, 0 // used: the columns used so far; fits: the number of bytes after which an ellipsis still fits
 	for _, r := range s {
 		if !unicode.IsPrint(r) {
 			r = '?'

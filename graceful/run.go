@@ -243,7 +243,7 @@ func (r *run) handle(e event) {
 		r.signals.beginDrain() // called before r.step, because r.step makes the logger write
 	}
 	if held != nil {
-		r.setBlockers(held.Report) // for the logger, which r.step notifies
+		r.setBlockers(held.Report) // before r.step, because r.step notifies the logger, which logs these guards
 	}
 	actions, now := r.step(e)
 	if now.Rung == Soft || now.Rung == Hard {

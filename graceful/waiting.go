@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	firstWaitReport    = time.Second     // from the beginning of Soft to the first report
-	waitReportInterval = 5 * time.Second // between two reports
+	firstWaitReport    = time.Second     // time from the beginning of Soft to the first report
+	waitReportInterval = 5 * time.Second // time between two reports
 )
 
 // A waitReporter reports at regular intervals what a long drain waits for: to the logger, or to the

@@ -254,7 +254,7 @@ func TestWithLogger_ListsBlockersBeforeForce(t *testing.T) {
 			switch r.Message {
 			case "draining":
 				<-released
-				synctest.Wait() // until the guard has been released
+				synctest.Wait() // waits until the guard has been released
 			case "drain cut short":
 				r.Attrs(func(a slog.Attr) bool {
 					if a.Key == "guards" || a.Key == "why" {

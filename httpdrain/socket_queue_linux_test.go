@@ -76,7 +76,7 @@ func (l *crowdedListener) Accept() (net.Conn, error) {
 	if l.accepted == 0 || l.accepted > limit {
 		c, err := l.TCPListener.Accept()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			l.accepted++ // the stop
+			l.accepted++ // the stop has ended the call of Accept
 		}
 		return c, err
 	}

@@ -68,7 +68,7 @@ func TestTrace_ReportsNameRequestsAndContainHandlerStacks(t *testing.T) {
 		" ×1 at main_test", // acquired by startOn
 		"http ×1 at GET /orders/{id} from " + clients[0],
 		"http ×1 at GET /orders/{id} from " + clients[1],
-		"http ×1 at main_test", // the call of Serve
+		"http ×1 at main_test", // the guard of the call of Serve
 		"http/hijacked ×1 at GET /chat (hijacked) from " + clients[2],
 	}
 	slices.Sort(want) // sorted by port, because the second client may have the lower one

@@ -67,7 +67,7 @@ func ExampleWithRestart() {
 	starts := 0
 	servers := func(string) (lspconn.Server, error) {
 		if starts++; starts == 1 {
-			return lspconn.Server{Command: []string{"gopls", "-no-such-flag"}}, nil // exits at once
+			return lspconn.Server{Command: []string{"gopls", "-no-such-flag"}}, nil // because of this flag, gopls exits at once
 		}
 		return lspconn.Server{Command: []string{"gopls"}}, nil
 	}
@@ -97,7 +97,7 @@ func ExampleWithOnRestart() {
 	starts := 0
 	servers := func(string) (lspconn.Server, error) {
 		if starts++; starts == 1 {
-			return lspconn.Server{Command: []string{"gopls", "-no-such-flag"}}, nil // exits at once
+			return lspconn.Server{Command: []string{"gopls", "-no-such-flag"}}, nil // because of this flag, gopls exits at once
 		}
 		return lspconn.Server{Command: []string{"gopls"}}, nil
 	}
@@ -130,7 +130,7 @@ func ExampleWithOnRestart() {
 func ExampleWithOnFailure() {
 	ctx := context.Background()
 	servers := func(string) (lspconn.Server, error) {
-		return lspconn.Server{Command: []string{"gopls", "-no-such-flag"}}, nil // exits at once
+		return lspconn.Server{Command: []string{"gopls", "-no-such-flag"}}, nil // because of this flag, gopls exits at once
 	}
 	failed := make(chan error, 1)
 	manager, err := lspconn.NewManager(ctx, servers, lspconn.WithOnFailure(func(key string, err error) { failed <- err }))

@@ -116,7 +116,7 @@ func ExampleServer() {
 // A handler that asks the user calls Async first, so that the messages behind its request do not wait.
 func ExampleAsync() {
 	ctx := context.Background()
-	answer := make(chan string) // from the user
+	answer := make(chan string) // receives the answer of the user
 	conn, err := lspconn.Start(ctx, lspconn.Server{
 		Command: []string{"gopls"},
 		OnRequest: func(ctx context.Context, method string, params json.RawMessage) (any, error) {

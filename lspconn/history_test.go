@@ -226,7 +226,7 @@ func compare(t *testing.T, seed uint64, b fakelsp.Behaviour, g *inProcess, told 
 	for _, fault := range g.Faults() {
 		t.Errorf("seed %d: the server found a violation: %s", seed, fault)
 	}
-	seen := map[string]int{} // by text, how often and where the server received it
+	seen := map[string]int{} // for each text, how often and at which position the server received it
 	at := map[string]int{}
 	methods := make([]string, 0, 20)
 	for i, m := range g.Received() {
@@ -236,7 +236,7 @@ func compare(t *testing.T, seed uint64, b fakelsp.Behaviour, g *inProcess, told 
 			at[p] = i
 		}
 	}
-	order := map[int]sent{} // by goroutine, the last ordered message
+	order := map[int]sent{} // the last ordered message of each goroutine
 	for _, s := range told {
 		n := seen[s.text]
 		switch {

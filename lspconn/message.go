@@ -14,7 +14,7 @@ import (
 // A message is what the server has sent: a request (with id and method), a notification (with a
 // method only), a response (with neither, or with an id only), or valid JSON that is none of these.
 type message struct {
-	ID     json.RawMessage // nil if the message has no id, or null
+	ID     json.RawMessage // nil if the message has no id, or its id is null
 	Method *string
 	Params json.RawMessage
 	Result json.RawMessage
@@ -22,7 +22,7 @@ type message struct {
 	Defect string // why the message is none of the three kinds; empty if it is one of them
 
 	cancelled bool               // the server has cancelled the request before its handler was called
-	guard     *ctxshutdown.Guard // of a request; held until its response has been written
+	guard     *ctxshutdown.Guard // the guard of a request; held until its response has been written
 }
 
 // rawMessage contains the members of a message, none of which has been checked.

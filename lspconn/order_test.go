@@ -126,7 +126,7 @@ func TestAsync_LaterMessagesAreDelivered(t *testing.T) {
 					call(t, conn, "flood", "3")
 				}
 				synctest.Wait()                                                     // waits until the guard of the call has been released
-				testkit.Equal(t, "handlers that run", conn.Scope().GuardCount(), 4) // three handlers and the process
+				testkit.Equal(t, "handlers that run", conn.Scope().GuardCount(), 4) // the guards of three handlers and of the process
 				close(release)
 				testkit.Equal(t, "outcome", mustClose(t, conn).Outcome, lspconn.Clean)
 				testkit.Equal(t, "faults", g.Faults(), []string(nil))

@@ -33,7 +33,7 @@ func GoAway(last, code uint32) []byte {
 
 // A FrameScanner finds the frames in a sequence of bytes.
 type FrameScanner struct {
-	header    [9]byte // of the current frame
+	header    [9]byte // header of the current frame
 	headerLen int     // number of bytes of header seen so far
 	left      int     // number of bytes of the current frame's payload not seen yet
 	begun     bool    // at least one frame is complete
