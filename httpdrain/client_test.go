@@ -18,7 +18,7 @@ func TestServe_KeepsIdleConnectionsWhileClientIsActive(t *testing.T) {
 		name     string
 		idleFrom string        // address of the client with the idle connection; the active client has 10.0.0.1
 		active   int           // number of requests that the active client sends, every 500 ms, the first one at the stop
-		want     time.Duration // after the stop, the idle connection is closed
+		want     time.Duration // how long after the stop the idle connection is closed
 		opts     []httpdrain.Option
 	}{
 		{"the same client", "10.0.0.1:1000", 1, time.Second, nil},
@@ -64,7 +64,7 @@ func TestServe_KeepsIdleConnectionsWhileClientIsActive(t *testing.T) {
 	}
 }
 
-// dialFrom connects with an address of its own.
+// dialFrom connects from the given client address.
 func (m *pipeListener) dialFrom(t *testing.T, addr string) *peer {
 	client, server := net.Pipe()
 	m.Queue <- &addressedPipe{server, stringAddr(addr)}

@@ -276,7 +276,7 @@ func (c *conn) linger(least, most time.Duration) time.Duration {
 		wait = max(wait, roundTrips*rtt)
 	}
 	if next := c.lastStart + c.interval - time.Since(epoch); c.interval > 0 && next <= most {
-		wait = max(wait, next+c.interval) // an interval more, because requests do not come at exact times
+		wait = max(wait, next+c.interval) // wait one interval more, because requests do not come at exact times
 	}
 	return min(wait, most)
 }

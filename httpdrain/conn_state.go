@@ -51,7 +51,7 @@ const (
 //	reading, no byte of a request   ends the connection after the linger, unless the client has sent
 //	                                a request on another one; on HTTP/2 it sends the second GOAWAY
 //	                                first, and waits for another linger
-//	reading, part of a header       ends it when the client has paused for headerTimeout
+//	reading, part of a header       ends the connection when the client has paused for headerTimeout
 //	serving                         waits; the response says Connection: close, and on HTTP/2 the
 //	                                first GOAWAY is sent at once
 //	hijacked                        waits; the handler learns of the stop from its scope
@@ -99,10 +99,10 @@ type connState struct {
 type role uint8
 
 const (
-	roleServed   role = iota // the drain waits for the server to close it
-	roleHijacked             // the drain waits for the hijacker to close it
-	roleStream               // only streams of Debug are left on it; the drain closes it last
-	roleGone                 // closed, and no handler is running
+	roleServed   role = iota // the drain waits for the server to close the connection
+	roleHijacked             // the drain waits for the hijacker to close the connection
+	roleStream               // only streams of Debug are left on the connection; the drain closes it last
+	roleGone                 // the connection is closed, and none of its handlers is running
 )
 
 type connEventKind uint8

@@ -31,7 +31,7 @@ type drain struct {
 	began    time.Time // when the drain began; set before draining
 
 	mu       sync.Mutex
-	conns    map[*conn]int // tracked connections; for the number, see move
+	conns    map[*conn]int // tracked connections; move explains the number
 	count    [roleGone]int // connections, by role
 	accepted bool          // all connections have been accepted
 	quiet    chan struct{} // closed when only hijacked connections and streams of Debug are left

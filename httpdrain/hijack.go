@@ -42,7 +42,7 @@ func (c *conn) handOver(nc net.Conn) net.Conn {
 	switch socket.(type) {
 	case *net.TCPConn, *net.UnixConn:
 	default:
-		return nc // its Close might leave the socket open
+		return nc // the Close of such a connection might leave the socket open
 	}
 	raw, err := socket.(syscall.Conn).SyscallConn()
 	if err != nil {

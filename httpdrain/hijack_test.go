@@ -36,8 +36,8 @@ func TestHijack_ReturnsConnectionOfListener(t *testing.T) {
 	config := &tls.Config{Certificates: []tls.Certificate{certificate()}}
 	for _, test := range []struct {
 		name, network string
-		config        *tls.Config // of a TLS listener
-		secure        bool        // ServeTLS is called
+		config        *tls.Config // configuration of a TLS listener; nil for a listener without TLS
+		secure        bool        // whether the server is started by ServeTLS
 		want          string
 	}{
 		{"TCP", "tcp", nil, false, "*net.TCPConn"},

@@ -113,7 +113,7 @@ func TestServe_AnnouncesGoAwayInLameDuck(t *testing.T) {
 func TestServe_WaitsForNextRequestOfRegularClient(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		pause time.Duration // between the client's requests
+		pause time.Duration // time between two requests of the client
 		sends bool          // whether the client sends another request
 		want  time.Duration // how long the drain takes
 	}{

@@ -20,7 +20,7 @@ type options struct {
 	maxLinger      time.Duration
 	keepInLameDuck bool
 	retryAfter     time.Duration // 0: the server also serves requests that arrive after the linger
-	pace           float64       // number of busy connections whose scope is stopped per second; 0: all at once
+	pace           float64       // how many scopes of busy connections are stopped per second; 0: all at once
 	logger         *slog.Logger
 	route          func(method, path string) string
 	invalid        error

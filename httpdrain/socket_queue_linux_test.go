@@ -70,7 +70,7 @@ type crowdedListener struct {
 	accepted int
 }
 
-const limit = 4096 // maxLateConns
+const limit = 4096 // the value of maxLateConns in package httpdrain
 
 func (l *crowdedListener) Accept() (net.Conn, error) {
 	if l.accepted == 0 || l.accepted > limit {

@@ -60,7 +60,7 @@ type endedReadConn struct {
 func (c *endedReadConn) Read(b []byte) (int, error) {
 	n, err := c.TCPConn.Read(b)
 	if len(b) == 1 || !errors.Is(err, os.ErrDeadlineExceeded) {
-		return n, err // this is the read that the server makes to notice that the client disconnects
+		return n, err // the drain has not ended this read, or it is the read of one byte that shows whether the client disconnects
 	}
 	switch c.times++; c.times {
 	case 1:

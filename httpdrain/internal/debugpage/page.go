@@ -58,7 +58,7 @@ var loadAssets = sync.OnceValue(func() assets {
 // A page is the data of the HTML template: a view, with the words and colors to show it.
 type page struct {
 	*view
-	Tone                string // color: serving, duck, soft, hard, done
+	Tone                string // color of the page: serving, duck, soft, hard, done
 	Where               string // phase of the process and state of the scope
 	Headline, Sentence  string
 	Why                 string // cause of the stop
@@ -85,7 +85,7 @@ func renderUpdate(now *snapshot, filter string) []byte { return execute("live", 
 func execute(name string, now *snapshot, filter string) []byte {
 	var b bytes.Buffer
 	if err := loadAssets().page.ExecuteTemplate(&b, name, newPage(now, filter)); err != nil {
-		panic(err) // a mistake in the template, which the tests would find
+		panic(err) // only a mistake in the template leads here, and the tests would find it
 	}
 	return b.Bytes()
 }

@@ -79,7 +79,7 @@ type recorder struct {
 	mu        sync.Mutex
 	last      *snapshot
 	seed      maphash.Seed
-	sum       uint64        // fingerprint of last
+	sum       uint64        // fingerprint of the snapshot last
 	cost      time.Duration // how long the last snapshot took
 	since     map[[2]string]time.Time
 	atStop    map[string]int
@@ -132,7 +132,7 @@ func (r *recorder) snapshot(maxAge time.Duration) *snapshot {
 	now.state = s.State()
 	report := s.GuardReport()
 	if report.Count() != 0 && now.state == ctxshutdown.Complete {
-		now.state = s.State() // ask again: a guard was acquired after the first call of State
+		now.state = s.State() // a guard was acquired after the first call of State, so ask again
 	}
 	now.at = time.Now()
 	now.guards, now.summary, now.requests = report.Count(), report.Summary(), report.Requests()

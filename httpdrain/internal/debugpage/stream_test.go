@@ -120,11 +120,11 @@ func TestStream_ShowsDrainWithoutDelayingIt(t *testing.T) {
 		s.Shutdown()
 		time.Sleep(time.Second)
 		a.Release()
-		time.Sleep(1500 * time.Millisecond) // not when the stream looks by itself, which could be in the middle of the release
+		time.Sleep(1500 * time.Millisecond) // wait for a time at which the stream takes no snapshot of its own, which could be in the middle of the release
 		b.Release()
 		synctest.Wait()
 		select {
-		case <-stream.done: // at once
+		case <-stream.done: // the stream ends at once
 		default:
 			t.Error("the scope is complete, but the stream has not ended")
 			stream.leave()
@@ -189,7 +189,7 @@ func TestStream_SkipsStatesForSlowReader(t *testing.T) {
 		var release []func()
 		for range 100 {
 			release = append(release, acquire(s, 1))
-			time.Sleep(time.Second) // the first event is still not read
+			time.Sleep(time.Second) // the client has still not read the first event
 		}
 		var states []string
 		for range 2 {

@@ -21,7 +21,7 @@ const (
 // A node is a scope, a chain of scopes in which each has a single child, or an acquisition site
 // within a scope.
 type node struct {
-	Name   string `json:"name"` // relative to the parent
+	Name   string `json:"name"` // name relative to the parent
 	Path   string `json:"path"`
 	Site   string `json:"site,omitempty"`
 	State  string `json:"state"`
@@ -31,7 +31,7 @@ type node struct {
 
 	Scopes   int      `json:"scopes"` // number of scopes in this subtree that hold guards
 	Children []*node  `json:"children,omitempty"`
-	Hidden   *omitted `json:"hidden,omitempty"` // children beyond the limits
+	Hidden   *omitted `json:"hidden,omitempty"` // children that are left out because of the limits
 
 	Open   bool             `json:"-"`
 	own    int              // guards that the scope holds itself

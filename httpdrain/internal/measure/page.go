@@ -14,7 +14,7 @@ const pageFile = "docs/measured/httpdrain-figures.md"
 
 // A section is a part of the page that can be measured alone.
 type section struct {
-	name    string // for -only
+	name    string // name of the section for the flag -only
 	title   string
 	measure func(io.Writer) error // writes the section, which begins with "\n## " and the title
 }

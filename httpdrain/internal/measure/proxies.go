@@ -21,9 +21,9 @@ import (
 type proxy struct {
 	name     string
 	upstream string // the protocol that it speaks to the servers
-	config   string // with the placeholders of start; it listens on DIR/socket, or on FRONT if that occurs
+	config   string // configuration file, in which start replaces the placeholders; the proxy listens on DIR/socket, or on FRONT if that occurs
 	command  []string
-	body     string // of a request
+	body     string // body of each request
 }
 
 // Each proxy is configured to try the other server if it cannot connect to one, and to keep trying
@@ -208,7 +208,7 @@ func unusedPort(addr string) (string, error) {
 type restarts struct {
 	requests atomic.Int64
 	mu       sync.Mutex
-	errors   map[string]int // number by kind
+	errors   map[string]int // number of errors by kind
 }
 
 func (r *restarts) fail(kind string) {

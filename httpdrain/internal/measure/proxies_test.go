@@ -7,9 +7,10 @@ import (
 
 // Clients of a proxy see no error while the servers behind it are restarted.
 //
-// If a proxy does not run for a second, because the machine is busy, it may send its next request
-// just when the server closes the connection. When the server looked, the request was not in the
-// socket yet, so no server can avoid this, and the proxy must not send a POST twice.
+// If a busy machine does not run the proxy for a second, the proxy may send its next request just
+// when the server closes the connection. No server can avoid that, because the request was not in
+// the socket when the server looked there for one. Nor can the proxy, because it must not send a
+// POST twice.
 func TestRestartBehind_ClientsOfProxySeeNoError(t *testing.T) {
 	const clients, restarts = 16, 4
 	for _, p := range proxies {

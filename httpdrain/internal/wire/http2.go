@@ -39,7 +39,7 @@ type FrameScanner struct {
 	begun     bool    // at least one frame is complete
 	GoneAway  bool    // a GOAWAY is complete
 	inBlock   bool    // the next frame must be a CONTINUATION
-	ping      [8]byte // the payload of a PING
+	ping      [8]byte // the payload of the current frame, if it is a PING
 	pingLen   int
 }
 
