@@ -1,9 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,12 +16,12 @@ import (
 // compiled test program, its testCommand has only the package and the flags of the compiler.
 type baseline struct {
 	testCommand
-	overlay string // the file of the overlay that many mutants share, or "" for the code as it is
+	overlay string // the file of the overlay that many mutants share, or that of one, or "" for the code as it is
 }
 
 // checkBaseline checks that the named test exists and passes while no mutant is chosen. If the test
 // fails without a mutant, or does not run, its failure with the mutant proves nothing. It returns
-// the zero outcome if all is well. Mutants with the same baseline share one check.
+// an outcome without a verdict if all is well. Mutants with the same baseline share one check.
 func (r *runner) checkBaseline(b baseline) outcome {
 	r.mu.Lock()
 	check := r.baselines[b]
@@ -31,24 +30,25 @@ func (r *runner) checkBaseline(b baseline) outcome {
 			if strings.Contains(b.flags, "-race") && os.Getenv("CI") == "" {
 				cgo, _ := exec.CommandContext(r.ctx, "go", "env", "CGO_ENABLED").Output() // the output is 0 if there is no C compiler
 				if strings.TrimSpace(string(cgo)) == "0" {
-					return outcome{skipped, "-race needs a C compiler", ""}
+					return outcome{verdict: skipped, detail: "-race needs a C compiler"}
 				}
 			}
 			program, complaint := r.program(b)
 			if program == "" {
-				return outcome{badBaseline, fmt.Sprintf("%s does not build without the mutant", b.pkg), complaint}
+				return outcome{verdict: badBaseline, detail: fmt.Sprintf("%s does not build without the mutant", b.pkg), output: complaint}
 			}
 			chosen := ""
 			if b.overlay != "" {
 				chosen = noMutant
 			}
-			switch res := r.runTest(b.testCommand, r.prebuilt(b.testCommand, program, chosen)); {
+			res := r.runTest(b.testCommand, program, chosen)
+			switch {
 			case !res.passed:
-				return outcome{badBaseline, fmt.Sprintf("%s %s fails without the mutant", b.pkg, b.run), res.output}
+				return outcome{verdict: badBaseline, detail: fmt.Sprintf("%s %s fails without the mutant", b.pkg, b.run), output: res.output}
 			case res.passes == 0:
-				return outcome{badBaseline, fmt.Sprintf("%s has no test %s, or skips it", b.pkg, b.run), ""}
+				return outcome{verdict: badBaseline, detail: fmt.Sprintf("%s has no test %s, or skips it", b.pkg, b.run)}
 			}
-			return outcome{}
+			return outcome{took: res.took}
 		})
 		r.baselines[b] = check
 	}
@@ -56,22 +56,9 @@ func (r *runner) checkBaseline(b baseline) outcome {
 	return check()
 }
 
-// goTest returns the command that builds the test program with the mutant and runs the named
-// test. -json distinguishes a test that fails from one that does not build. vet is off because it
-// would reject many mutants. The mutant's own flags come last, so that they win. go test ends a
-// test that runs into its timeout.
-func (r *runner) goTest(m *mutant) *exec.Cmd {
-	args := []string{"test", "-json", "-vet=off", "-failfast", "-count=1", "-ldflags=-w", "-timeout=" + m.timeout.String(),
-		"-run=" + m.run, "-overlay=" + m.overlay + ".json"}
-	cmd := exec.CommandContext(r.ctx, "go", append(append(args, strings.Fields(m.flags)...), m.pkg)...)
-	cmd.Dir = r.root
-	return cmd
-}
-
-// prebuilt returns the command that runs the test in a program that exists already, in the way of
-// go test. chosen is the name of a mutant in the program, or [noMutant], or "" if the program has
-// no mutants.
-func (r *runner) prebuilt(t testCommand, program, chosen string) *exec.Cmd {
+// command returns the command that runs the test in a program, in the way of go test. chosen is the
+// name of a mutant in the program, or [noMutant], or "" if the program has none to choose.
+func (r *runner) command(t testCommand, program, chosen string) *exec.Cmd {
 	args := []string{"-test.v=test2json", "-test.paniconexit0", "-test.failfast", "-test.count=1",
 		"-test.timeout=" + t.timeout.String(), "-test.run=" + t.run}
 	_, runFlags := t.splitFlags()
@@ -85,32 +72,6 @@ func (r *runner) prebuilt(t testCommand, program, chosen string) *exec.Cmd {
 	}
 	return cmd
 }
-
-// toJSON converts the output of a prebuilt program, which has ended with err, into the format of go
-// test -json. test2json does not start the program itself, because the program would then ignore
-// [os.Interrupt].
-func toJSON(out []byte, err error) []byte {
-	tool, failed := test2json()
-	if failed == nil {
-		cmd := exec.Command(tool, "-t")
-		cmd.Stdin = bytes.NewReader(out)
-		out, failed = cmd.CombinedOutput()
-	}
-	if failed != nil {
-		out = append(out, failed.Error()...)
-	}
-	if err != nil { // a program that panics ends without an event for its package
-		out = append(out, `{"Action":"fail"}`+"\n"...)
-	}
-	return out
-}
-
-// test2json returns the path of the tool test2json. It asks the go command once, because that takes
-// 120 ms.
-var test2json = sync.OnceValues(func() (string, error) {
-	out, err := exec.Command("go", "tool", "-n", "test2json").Output()
-	return strings.TrimSpace(string(out)), err
-})
 
 // splitFlags splits the flags into those for the compiler and those for the test program.
 func (t testCommand) splitFlags() (build, run []string) {
@@ -126,7 +87,8 @@ func (t testCommand) splitFlags() (build, run []string) {
 }
 
 // program builds the test program of a package, once for all baselines and mutants that use it.
-// If that fails, it returns the output of the compiler.
+// vet is off because it would reject many mutants. If the build fails, program returns the output of
+// the compiler.
 func (r *runner) program(b baseline) (file, complaint string) {
 	build, _ := b.splitFlags()
 	b.testCommand = testCommand{pkg: b.pkg, flags: strings.Join(build, " ")}
@@ -135,11 +97,13 @@ func (r *runner) program(b baseline) (file, complaint string) {
 	if once == nil {
 		file := filepath.Join(r.temp, fmt.Sprintf("program-%d.test", len(r.programs)))
 		once = sync.OnceValues(func() (string, string) {
+			r.builds <- struct{}{}
+			defer func() { <-r.builds }()
 			args := append([]string{"test", "-c", "-vet=off", "-ldflags=-w", "-o", file, "-overlay=" + b.overlay}, build...)
 			cmd := exec.CommandContext(r.ctx, "go", append(args, b.pkg)...)
 			cmd.Dir = r.root
 			if out, err := cmd.CombinedOutput(); err != nil {
-				return "", string(out)
+				return "", r.shorten(string(out))
 			}
 			return file, ""
 		})
@@ -149,61 +113,66 @@ func (r *runner) program(b baseline) (file, complaint string) {
 	return once()
 }
 
+// shorten returns output without the name of the temporary folder.
+func (r *runner) shorten(output string) string {
+	return strings.ReplaceAll(output, r.temp+string(os.PathSeparator), "")
+}
+
 // A result is the result of one run of a test.
 type result struct {
-	built, finished, passed bool
-	passes                  int    // number of tests that ran and passed, including subtests if the pattern names some
-	failing                 string // the first test that failed; "" if the test program failed outside of its tests
-	output                  string
+	finished, passed bool
+	passes           int    // number of tests that ran and passed, including subtests if the pattern names some
+	failing          string // the first test that failed; "" if the test program failed outside of its tests
+	output           string
+	took             time.Duration
 }
 
-// runTest runs the command of goTest or prebuilt.
-func (r *runner) runTest(t testCommand, cmd *exec.Cmd) (res result) {
+// runTest runs the test in a program, with the mutant that is chosen.
+func (r *runner) runTest(t testCommand, program, chosen string) (res result) {
+	r.runs <- struct{}{}
+	defer func() { <-r.runs }()
+	cmd := r.command(t, program, chosen)
 	cmd.WaitDelay = 5 * time.Second
+	start := time.Now()
 	out, err := cmd.CombinedOutput()
-	isPrebuilt := cmd.Args[0] != "go"
-	if isPrebuilt {
-		out = toJSON(out, err)
-	}
+	res.took = time.Since(start)
 
 	var text strings.Builder
-	var running string // the test that is running; a test that times out has no "fail" event
-	var fail, pass int // numbers of failed and passed packages
-	res.built = true
-	for line := range bytes.Lines(out) {
-		var e struct{ Action, Test, Output, FailedBuild string }
-		if json.Unmarshal(line, &e) != nil {
-			e.Output = string(line)
-		}
-		text.WriteString(e.Output)
+	var running string // the test that is running; a test that times out is not reported as failed
+	for line := range strings.Lines(string(out)) {
+		before, report, isReport := strings.Cut(line, marker)
+		text.WriteString(before + report)
+		verb, name, _ := strings.Cut(strings.TrimSpace(report), ": ")
+		name, _, _ = strings.Cut(name, " (") // the name of a test contains no space
 		switch {
-		case e.Action == "run":
-			running = e.Test
-		case e.Action == "fail" && e.Test != "":
-			res.failing = cmp.Or(res.failing, e.Test)
-		case e.Action == "fail":
-			fail++
-			res.built = res.built && e.FailedBuild == ""
-		case e.Action == "pass" && e.Test != "":
+		case !isReport:
+		case strings.HasPrefix(report, "=== RUN "):
+			running = strings.TrimSpace(strings.TrimPrefix(report, "=== RUN "))
+		case verb == "--- FAIL":
+			res.failing = cmp.Or(res.failing, name)
+		case verb == "--- PASS":
 			running = ""
 			// A parent passes even if the subtest that -run names does not exist.
-			if strings.Count(e.Test, "/") >= strings.Count(t.run, "/") {
+			if strings.Count(name, "/") >= strings.Count(t.run, "/") {
 				res.passes++
 			}
-		case e.Action == "pass":
-			pass++
 		}
 	}
-	if err != nil && fail == 0 {
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
 		fmt.Fprintln(&text, err)
 	}
-	// If go test is interrupted or does not know a flag, it ends without a fail or pass event.
-	res.finished = r.ctx.Err() == nil && (fail > 0 || err == nil && pass > 0)
-	res.passed = res.finished && fail == 0
+	// If the run is interrupted or the program cannot be started, the result says nothing about the test.
+	res.finished = r.ctx.Err() == nil && (err == nil || exit != nil)
+	res.passed = err == nil && res.finished
 	res.failing = cmp.Or(res.failing, running)
-	res.output = strings.ReplaceAll(text.String(), r.temp+string(os.PathSeparator), "")
+	res.output = r.shorten(text.String())
 	return res
 }
+
+// marker begins each line that a test program itself prints about its tests, with
+// -test.v=test2json. Where a test has printed an unfinished line, it is in the middle of the line.
+const marker = "\x16"
 
 // reason says in words how the test failed. A mutant counts as killed if the test times out, but
 // each run then takes the whole time limit. So the report says that it was a timeout.

@@ -47,8 +47,12 @@ const (
 	skipped      = "skipped"      // this machine cannot run the test; does not occur in CI
 )
 
-// An outcome is a mutant's line in the report. output is printed below the line.
-type outcome struct{ verdict, detail, output string }
+// An outcome is a mutant's line in the report. output is printed below the line. took is how long
+// the test took, if it has passed.
+type outcome struct {
+	verdict, detail, output string
+	took                    time.Duration
+}
 
 // A runner holds what the mutants of one run share.
 type runner struct {
@@ -58,6 +62,8 @@ type runner struct {
 	temp      string
 	tested    bool // all tests have just passed, so mutants without flags need no baseline
 	sources   *sources
+	builds    chan struct{} // holds an element for each build that is running
+	runs      chan struct{} // the same for runs of tests
 	mu        sync.Mutex
 	baselines map[baseline]func() outcome
 	programs  map[baseline]func() (file, complaint string)
@@ -77,7 +83,7 @@ func run(ctx context.Context, args []string, out io.Writer) int {
 	flags := flag.NewFlagSet("mutants", flag.ExitOnError)
 	root := flags.String("C", ".", "`root` of the repository")
 	checkOnly := flags.Bool("check", false, "only check that every edit applies and every named test exists; build and run nothing")
-	parallel := flags.Int("p", 4*runtime.NumCPU(), "`number` of mutants to run in parallel; many of them mostly wait")
+	parallel := flags.Int("p", 4*runtime.NumCPU(), "`number` of tests to run in parallel; many of them mostly wait")
 	tested := flags.Bool("tested", false, "all tests have just passed: do not run them on the unchanged code again")
 	verbose := flags.Bool("v", false, "print the output of the tests that killed mutants, to see whether they fail for the right reason")
 	flags.Parse(args)
@@ -107,8 +113,9 @@ func run(ctx context.Context, args []string, out io.Writer) int {
 	}
 	defer os.RemoveAll(temp)
 	r := &runner{ctx: ctx, out: out, root: dir, temp: temp, tested: *tested, sources: sources,
+		builds: make(chan struct{}, runtime.NumCPU()), runs: make(chan struct{}, max(1, *parallel)),
 		baselines: map[baseline]func() outcome{}, programs: map[baseline]func() (string, string){}}
-	return r.runAll(mutants, max(1, *parallel), *verbose)
+	return r.runAll(mutants, *verbose)
 }
 
 // choose returns the mutants with the given names, and all mutants if no name is given.
@@ -157,10 +164,9 @@ func check(s *sources, mutants []*mutant, out io.Writer) int {
 }
 
 // runAll runs the mutants, prints the report, and returns the exit code.
-func (r *runner) runAll(mutants []*mutant, parallel int, verbose bool) int {
+func (r *runner) runAll(mutants []*mutant, verbose bool) int {
 	var (
 		begin = time.Now()
-		slots = make(chan struct{}, parallel)
 		count = map[string]int{}
 		left  []string // names of the mutants that were not killed
 		print sync.Mutex
@@ -168,18 +174,17 @@ func (r *runner) runAll(mutants []*mutant, parallel int, verbose bool) int {
 	)
 	for _, m := range mutants {
 		if err := r.sources.writeOverlay(m, filepath.Join(r.temp, "alone", m.name)); err != nil {
-			m.decided = &outcome{doesNotApply, m.reason, err.Error()}
+			m.decided = &outcome{verdict: doesNotApply, detail: m.reason, output: err.Error()}
 		}
 	}
 	r.buildShared(mutants)
-	for _, m := range mutants {
-		slots <- struct{}{} // acquire the slot in this goroutine, so that mutants start in order
+	// All mutants start at once. They wait for their turn to build a program, and then for their turn
+	// to run a test. The last tables come first: the tests of the launcher take longest.
+	for _, m := range slices.Backward(mutants) {
 		wait.Go(func() {
-			defer func() { <-slots }()
-			start := time.Now()
 			o := r.try(m)
 			if r.ctx.Err() != nil {
-				o = outcome{failed, "interrupted", ""}
+				o = outcome{verdict: failed, detail: "interrupted"}
 			}
 			print.Lock()
 			defer print.Unlock()
@@ -187,7 +192,7 @@ func (r *runner) runAll(mutants []*mutant, parallel int, verbose bool) int {
 			if o.verdict != killed && o.verdict != skipped {
 				left = append(left, m.name)
 			}
-			fmt.Fprintf(r.out, "%-14s %6.1fs  %s: %s\n", o.verdict, time.Since(start).Seconds(), m.name, o.detail)
+			fmt.Fprintf(r.out, "%-14s %6.1fs  %s: %s\n", o.verdict, o.took.Seconds(), m.name, o.detail)
 			if text := strings.TrimSpace(o.output); text != "" && (o.verdict != killed || verbose) {
 				fmt.Fprintf(r.out, "\t%s\n", strings.ReplaceAll(text, "\n", "\n\t"))
 			}
@@ -208,28 +213,44 @@ func (r *runner) try(m *mutant) outcome {
 	if m.decided != nil {
 		return *m.decided
 	}
+	t := m.testCommand
 	if m.shared {
-		if b := (baseline{m.testCommand, r.sharedOverlay()}); r.checkBaseline(b).verdict == "" {
-			program, _ := r.program(b)
-			if res := r.runTest(m.testCommand, r.prebuilt(m.testCommand, program, m.name)); res.finished && !res.passed {
-				return outcome{killed, res.reason(), res.output}
+		shared := baseline{m.testCommand, r.sharedOverlay()}
+		if o := r.checkBaseline(shared); o.verdict == "" {
+			t.timeout = shorter(m.timeout, o.took)
+			program, _ := r.program(shared)
+			if res := r.runTest(t, program, m.name); res.finished && !res.passed {
+				return outcome{killed, res.reason(), res.output, res.took}
 			}
 		}
 	}
 	if !r.tested || m.flags != "" { // with these flags, the test has not been run before
-		if o := r.checkBaseline(baseline{testCommand: m.testCommand}); o.verdict != "" {
+		o := r.checkBaseline(baseline{testCommand: m.testCommand})
+		if o.verdict != "" {
 			return o
 		}
+		t.timeout = shorter(m.timeout, o.took)
 	}
 	r.alone.Add(1)
-	switch res := r.runTest(m.testCommand, r.goTest(m)); {
-	case !res.built:
-		return outcome{doesNotBuild, m.reason, res.output}
-	case !res.finished:
-		return outcome{failed, "go test ended without a verdict", res.output}
-	case res.passed:
-		return outcome{survived, m.reason, fmt.Sprintf("%s %s still passes", m.pkg, m.run)}
-	default:
-		return outcome{killed, res.reason(), res.output}
+	program, complaint := r.program(baseline{m.testCommand, m.overlay + ".json"})
+	if program == "" {
+		return outcome{verdict: doesNotBuild, detail: m.reason, output: complaint}
 	}
+	res := r.runTest(t, program, "")
+	os.Remove(program) // all of them together would need gigabytes
+	switch {
+	case !res.finished:
+		return outcome{failed, "the test program ended without a verdict", res.output, res.took}
+	case res.passed:
+		return outcome{survived, m.reason, fmt.Sprintf("%s %s still passes", m.pkg, m.run), res.took}
+	default:
+		return outcome{killed, res.reason(), res.output, res.took}
+	}
+}
+
+// shorter returns the time limit for a test with a mutant, from the limit in the table, and from how
+// long the test took without the mutant. Many mutants make their test hang. Such a test waits for as
+// short as possible, though long enough not to take a slow test for one that hangs.
+func shorter(timeout, took time.Duration) time.Duration {
+	return min(timeout, 5*time.Second+20*took)
 }

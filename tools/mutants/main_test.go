@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
 	"slices"
@@ -350,6 +353,8 @@ func TestBuildShared_SelectsMutantsForSharedProgram(t *testing.T) {
 		inN("redeclares-parameter", half+"var x int\n+return x\n"),
 		inN("falls-through", half+"x /= 2\n"),
 		inN("reuses-parameter", half+"x, y := x/2, x\n+_ = y\n+return x\n"),
+		inN("reuses-parameter-with-pointer", half+"p := &x\n+x, y := x/2, p\n+_ = y\n+return x\n"),
+		inN("reuses-parameter-in-literal", half+"p := func() int { return x }\n+x, y := x/2, p\n+_ = y\n+return x\n"),
 		inN("loops", half+"for {\n+select {}\n+}\n"),
 		inN("breaks", half+"for {\n+break\n+}\n"),
 		inN("switches", half+"switch x {\n+case 0:\n+fallthrough\n+case 1:\n+return 0\n+default:\n+if x > 2 { return x } else { panic(x) }\n+}\n"),
@@ -358,7 +363,7 @@ func TestBuildShared_SelectsMutantsForSharedProgram(t *testing.T) {
 		inO("not-go", test+"in: file text\n-embedded\n+other\n"),
 		inN("flags", test+"flags: -tags=x\n"+noSign),
 		inN("type-error", test+"in: func Abs\n-return -x\n+return nil\n"),
-		inN("few", "# x\ntest: ./o TestCalled_Returns2\n"+noSign),
+		inN("other-test", "# x\ntest: ./o TestCalled_Returns2\n"+noSign),
 	})
 	mutants, err := readTables(filepath.Join(root, "testdata", "mutants"))
 	if err != nil {
@@ -378,7 +383,7 @@ func TestBuildShared_SelectsMutantsForSharedProgram(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	testkit.Equal(t, "mutants in the shared program", got, []string{"body", "loops", "no-result", "same-body", "switches"})
+	testkit.Equal(t, "mutants in the shared program", got, []string{"body", "flags", "loops", "no-result", "other-test", "reuses-parameter", "same-body", "switches"})
 
 	// The changed file keeps the line numbers of the original file.
 	text, err := os.ReadFile(filepath.Join(r.temp, "shared", "o", "o.go"))
@@ -387,6 +392,30 @@ func TestBuildShared_SelectsMutantsForSharedProgram(t *testing.T) {
 	}
 	if want := "/*line o.go:16:13*/ text = "; !strings.Contains(string(text), want) {
 		t.Errorf("no %q in\n%s", want, text)
+	}
+}
+
+func TestNestable_LooksForReferencesToRedeclaredVariables(t *testing.T) {
+	tests := []struct {
+		code string
+		want bool
+	}{
+		{"func f(a int) (err error) { b, err := g(a); _ = b; return err }", true},
+		{"func f(a int) (err error) { defer func() { h(err) }(); b, err := g(a); _ = b; return err }", false},
+		{"func f(a int) (err error) { b, err := g(a); defer func() { h(err) }(); _ = b; return err }", false},
+		{"func f(a int) (err error) { if b, err := g(a); err != nil { h(b) }; defer func() { h(err) }(); return nil }", true},
+		{"func f(a int) { a, b := g(a); go func() { h(a, b) }() }", true},
+		{"func f(a int) { go func() { h(a) }(); a, b := g(a); h(b) }", false},
+		{"func f(a int) { h(&a); a, b := g(a); h(b) }", false},
+		{"func (f *T) f() { f, b := g(f); h(f, b) }", true},
+		{"func f(a int) { var a int; h(a) }", false},
+	}
+	for _, tt := range tests {
+		file, err := parser.ParseFile(token.NewFileSet(), "", "package p\n"+tt.code, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.Equal(t, tt.code, nestable(file.Decls[0].(*ast.FuncDecl)), tt.want)
 	}
 }
 

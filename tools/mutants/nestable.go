@@ -3,14 +3,14 @@ package main
 import (
 	"go/ast"
 	"go/token"
-	"slices"
 )
 
 // nestable reports whether a function's body has the same meaning, and compiles under the same
 // conditions, as a block within the function:
 //
-//   - It redeclares no parameter and no result, also not with :=, which in a block would be a new
-//     variable.
+//   - Where it assigns to a parameter or result with :=, which in a block declares a new variable,
+//     nothing can still refer to the earlier one. (A return without values then does not compile, and
+//     the mutant is built alone.)
 //   - It has no label, because a second copy of the label would not compile.
 //   - If the function has results, the body ends with a terminating statement, so that control
 //     cannot reach the code after the block.
@@ -27,42 +27,85 @@ func nestable(f *ast.FuncDecl) bool {
 	return !labels && !redeclares(f)
 }
 
-// redeclares reports whether the outermost block of a function names a parameter or result in a
-// declaration or in :=.
+// redeclares reports whether the outermost block of a function redeclares a parameter to which code
+// before may refer, namely a function literal or a pointer, or a result to which such code refers
+// anywhere, as a deferred function does.
 func redeclares(f *ast.FuncDecl) bool {
-	var names []*ast.Ident
-	for _, s := range f.Body.List {
-		switch s := s.(type) {
-		case *ast.AssignStmt:
-			for _, left := range s.Lhs {
-				if name, ok := left.(*ast.Ident); ok && s.Tok == token.DEFINE {
-					names = append(names, name)
-				}
-			}
-		case *ast.DeclStmt:
-			for _, spec := range s.Decl.(*ast.GenDecl).Specs {
-				switch spec := spec.(type) {
-				case *ast.ValueSpec:
-					names = append(names, spec.Names...)
-				case *ast.TypeSpec:
-					names = append(names, spec.Name)
-				}
-			}
-		}
-	}
+	own := map[string]bool{} // the parameters and results, with whether such code may refer to them
+	inBody := referred(f.Body)
 	for _, list := range []*ast.FieldList{f.Recv, f.Type.Params, f.Type.Results} {
 		if list == nil {
 			continue
 		}
 		for _, field := range list.List {
 			for _, p := range field.Names {
-				if p.Name != "_" && slices.ContainsFunc(names, func(n *ast.Ident) bool { return n.Name == p.Name }) {
-					return true
+				if p.Name != "_" {
+					own[p.Name] = list == f.Type.Results && inBody[p.Name]
 				}
 			}
 		}
 	}
+	for _, s := range f.Body.List {
+		switch s := s.(type) {
+		case *ast.AssignStmt:
+			for _, left := range s.Lhs {
+				if name, ok := left.(*ast.Ident); ok && s.Tok == token.DEFINE && own[name.Name] {
+					return true
+				}
+			}
+		case *ast.DeclStmt: // declares a name twice, which compiles only in a block
+			for _, spec := range s.Decl.(*ast.GenDecl).Specs {
+				for _, name := range declared(spec) {
+					if _, ok := own[name.Name]; ok {
+						return true
+					}
+				}
+			}
+		}
+		for name := range referred(s) {
+			if _, ok := own[name]; ok {
+				own[name] = true
+			}
+		}
+	}
 	return false
+}
+
+// declared returns the names that a specification declares.
+func declared(spec ast.Spec) []*ast.Ident {
+	switch spec := spec.(type) {
+	case *ast.ValueSpec:
+		return spec.Names
+	case *ast.TypeSpec:
+		return []*ast.Ident{spec.Name}
+	}
+	return nil
+}
+
+// referred returns the names of variables to which function literals and pointers in a statement may
+// refer.
+func referred(s ast.Stmt) map[string]bool {
+	names := map[string]bool{}
+	addIdents := func(n ast.Node) {
+		ast.Inspect(n, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok {
+				names[id.Name] = true
+			}
+			return true
+		})
+	}
+	ast.Inspect(s, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			addIdents(n)
+		case *ast.UnaryExpr:
+			if n.Op == token.AND {
+				addIdents(n.X)
+			}
+		}
+		return true
+	})
+	return names
 }
 
 // endsTerminating reports whether the last of the statements is a terminating statement, as the

@@ -21,6 +21,8 @@ import (
 // its mutants, and an environment variable selects one of them. These are the mutant schemata of
 // Untch, Offutt and Harrold (Mutation Analysis Using Mutant Schemata, ISSTA 1993).
 //
+// A package has one shared program for each set of compiler flags, such as -race, that its mutants have.
+//
 // The shared program differs from the real one: a larger function may no longer be inlined. So the
 // named test must pass in the shared program while no mutant is selected. A mutant that is not
 // killed in the shared program is run again alone.
@@ -28,9 +30,6 @@ const (
 	variable = "SWANSONG_MUTANT"
 	noMutant = "-" // set explicitly, because some tests look at their environment
 )
-
-// minShared is the number of mutants from which on sharing a test program saves time.
-const minShared = 3
 
 // A newBody replaces the body of a function.
 type newBody struct {
@@ -42,15 +41,9 @@ type newBody struct {
 // buildShared writes an overlay that contains all mutants that can share a program, and marks these
 // mutants as shared.
 func (r *runner) buildShared(mutants []*mutant) {
-	count := map[string]int{}
-	for _, m := range mutants {
-		if m.canShare() {
-			count[m.pkg]++
-		}
-	}
 	changes := map[*mutant]map[string][]newBody{}
 	for _, m := range mutants {
-		if m.canShare() && count[m.pkg] >= minShared {
+		if m.decided == nil {
 			if c, ok := r.newBodies(m); ok {
 				changes[m] = c
 			}
@@ -83,12 +76,6 @@ func (r *runner) buildShared(mutants []*mutant) {
 	for m := range changes {
 		m.shared = true
 	}
-}
-
-// canShare reports whether a mutant can share a program, as far as its flags are concerned.
-func (m *mutant) canShare() bool {
-	build, _ := m.splitFlags()
-	return m.decided == nil && len(build) == 0
 }
 
 // sharedOverlay returns the name of the file that describes the shared overlay to the go command.
