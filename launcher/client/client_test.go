@@ -228,7 +228,7 @@ func (r *registered) RegisterService(_ *grpc.ServiceDesc, impl any) {
 }
 
 // Even if no launcher asks for the readiness, grpc.health.v1 and systemd follow the checks.
-func TestChecks_RefreshHealthWithoutLauncher(t *testing.T) {
+func TestChecks_UpdateHealthWithoutLauncher(t *testing.T) {
 	systemd := fakeSystemd(t)
 	synctest.Test(t, func(t *testing.T) {
 		life, err := client.Serve(client.WithSignals())

@@ -93,7 +93,7 @@ func TestPrint_MasksSecretsEverywhere(t *testing.T) {
 }
 
 // Clients find the launcher's directory although they lack the variables of the launcher.
-func TestDirOf_NeedsNoOtherVariables(t *testing.T) {
+func TestDirOf_WorksWithoutVariablesOfLauncher(t *testing.T) {
 	os.Unsetenv("UNSET")
 	file := filepath.Join(t.TempDir(), "f.yaml")
 	for text, want := range map[string]string{

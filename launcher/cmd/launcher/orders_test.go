@@ -21,7 +21,7 @@ process_groups:
 // Groups are stopped, started and scaled by their names, several at once. A stopped group is shown as
 // stopped. The results are in the order of the names, and an order that is refused does not keep the
 // others from being carried out.
-func TestOrders_TakeSeveralNames(t *testing.T) {
+func TestOrders_AcceptSeveralNames(t *testing.T) {
 	s := newSite(t, two)
 	s.runs()
 	testkit.Equal(t, "stop", s.must("stop", "b", "a", "--wait"), "b: stopped\na: stopped\n")

@@ -142,7 +142,7 @@ func TestReload_ReportsErrorByLineAndChangesNothing(t *testing.T) {
 
 // If the user names another file than the launcher was started with, reload refuses. Another path
 // of the same file is accepted.
-func TestReload_RefusesOtherFile(t *testing.T) {
+func TestReload_RefusesFileOtherThanThatOfStart(t *testing.T) {
 	s := newSite(t, web)
 	s.runs()
 	was := s.file()

@@ -14,7 +14,7 @@ import (
 
 // A process that has named another one as its main process and has exited leaves that one in its
 // process group. An upgrade reaps the first one, and does not touch the other.
-func TestUpgrade_KeepsProcessThatIsFollowed(t *testing.T) {
+func TestUpgrade_LeavesNamedMainProcessUntouched(t *testing.T) {
 	s := newSite(t, `
 state_dir: STATE
 process_groups:
@@ -37,7 +37,7 @@ process_groups:
 
 // A program that fails long before it could take over, for instance because its flags or its file are
 // wrong, executes the earlier one again, too.
-func TestUpgrade_GoesBackIfNewProgramFailsEarly(t *testing.T) {
+func TestUpgrade_ExecutesOldProgramIfNewOneFailsBeforeTakeover(t *testing.T) {
 	s := newSite(t, `
 state_dir: STATE
 process_groups:
@@ -70,7 +70,7 @@ process_groups:
 
 // The launcher starts itself as a guardian, and as a helper that becomes a process. That is the program
 // that runs, also when its file has been replaced, as before an upgrade or after one that went back.
-func TestRun_HelpersAreOfRunningProgram(t *testing.T) {
+func TestRun_StartsHelpersFromRunningProgram(t *testing.T) {
 	s := newSite(t, `
 state_dir: STATE
 process_groups:
@@ -177,7 +177,7 @@ process_groups:
 
 // An address for metrics that is in use refuses an upgrade. If it is in use only when the new program
 // has taken over, the processes go on without metrics.
-func TestUpgrade_MetricsAddressInUse(t *testing.T) {
+func TestUpgrade_IsRefusedIfMetricsAddressIsInUse(t *testing.T) {
 	const yaml = `
 state_dir: STATE
 metrics: {address: '%s'}

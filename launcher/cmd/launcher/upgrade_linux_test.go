@@ -163,7 +163,7 @@ process_groups:
 }
 
 // If the new program is none that can take over, or refuses the configuration, the launcher goes on.
-func TestUpgrade_RefusedProgramLeavesLauncherAtWork(t *testing.T) {
+func TestUpgrade_RefusedProgramLeavesLauncherRunning(t *testing.T) {
 	const yaml = `
 state_dir: STATE
 process_groups:
@@ -209,7 +209,7 @@ process_groups:
 
 // If the new program fails after it was executed, the earlier one is executed again, with the same
 // processes.
-func TestUpgrade_GoesBackIfNewProgramFails(t *testing.T) {
+func TestUpgrade_ExecutesOldProgramIfNewOneFails(t *testing.T) {
 	const yaml = `
 state_dir: STATE
 process_groups:
@@ -248,7 +248,7 @@ process_groups:
 }
 
 // SIGUSR2 upgrades the launcher. Several at once, and SIGTERM among them, do no harm.
-func TestUpgrade_Signals(t *testing.T) {
+func TestUpgrade_SeveralSignalsDoNoHarm(t *testing.T) {
 	s := newSite(t, `
 state_dir: STATE
 process_groups:
@@ -329,7 +329,7 @@ process_groups:
 }
 
 // A roll goes on across upgrades, and no request is lost.
-func TestUpgrade_InMidRollLosesNoRequest(t *testing.T) {
+func TestUpgrade_DuringRollLosesNoRequest(t *testing.T) {
 	s := newSite(t, `
 state_dir: STATE
 process_groups:
@@ -382,7 +382,7 @@ process_groups:
 
 // A roll that is paused stays so, and can turn back after an upgrade to what its processes were
 // started with before.
-func TestUpgrade_PausedRollStaysPausedAndTurnsBack(t *testing.T) {
+func TestUpgrade_PausedRollStaysPausedAndCanBeRolledBack(t *testing.T) {
 	const yaml = `
 state_dir: STATE
 process_groups:
@@ -448,7 +448,7 @@ process_groups:
 }
 
 // A process that is to be kept and is not in the state file is named as such also after an upgrade.
-func TestUpgrade_KnowsThatStateFileLacksProcess(t *testing.T) {
+func TestUpgrade_StillReportsProcessMissingFromStateFile(t *testing.T) {
 	s := newSite(t, `
 state_dir: STATE
 process_groups:

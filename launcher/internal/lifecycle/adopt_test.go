@@ -165,7 +165,7 @@ func TestAdoptedProcess_StaysWarming(t *testing.T) {
 }
 
 // A process that was stopping by itself when it was adopted gets no SIGTERM.
-func TestAdoptedProcess_StopsByItself(t *testing.T) {
+func TestAdoptedProcess_StoppingByItselfGetsNoSIGTERM(t *testing.T) {
 	m := simulate(config(usesNotify))
 	actions := m.step(lifecycle.Event{Kind: lifecycle.OnAdopted, StopAt: m.now, AskedAt: m.now, Uses: spec.Notify, Said: lifecycle.Said{Ready: true, Stopping: true}})
 	testkit.Equal(t, "actions", actions, none)

@@ -57,7 +57,7 @@ func TestAuto_SilentProcessIsReadyAfterSettleTime(t *testing.T) {
 }
 
 // A health check timeout that is shorter than the settle time replaces it.
-func TestAuto_ShortTimeoutIsSettleTime(t *testing.T) {
+func TestAuto_ShorterHealthCheckTimeoutReplacesSettleTime(t *testing.T) {
 	m := spawn(config(func(cfg *spec.Group) { cfg.Protocol, cfg.HealthCheckTimeout = spec.Auto, 100*time.Millisecond }))
 	m.readinessFails(codes.Unavailable)
 	m.pass(100 * time.Millisecond)
@@ -66,7 +66,7 @@ func TestAuto_ShortTimeoutIsSettleTime(t *testing.T) {
 
 // A process with protocol auto that answers a call, or sends READY=1, is ready when it says so, even
 // long after the settle time.
-func TestAuto_SpeakingProcessIsReadyWhenItSaysSo(t *testing.T) {
+func TestAuto_ReportingProcessIsReadyWhenItSaysSo(t *testing.T) {
 	m := spawn(config(auto))
 	m.readiness(pb.ReadinessResponse_STARTING)
 	m.pass(20 * time.Second)
@@ -97,7 +97,7 @@ func TestAuto_SpeakingProcessIsReadyWhenItSaysSo(t *testing.T) {
 }
 
 // The lifecycle protocol wins, whichever of the two a process has used first.
-func TestAuto_LifecycleProtocolWins(t *testing.T) {
+func TestAuto_LifecycleProtocolIsPreferredToNotify(t *testing.T) {
 	m := spawn(config(auto))
 	m.readinessFails(codes.Unavailable)
 	m.notify("READY=1")
@@ -116,7 +116,7 @@ func TestAuto_LifecycleProtocolWins(t *testing.T) {
 
 // A process of a group whose earlier processes have said that they are ready has to say so, too: it
 // is not ready after the settle time, and has failed if it never says so.
-func TestAuto_ProcessMustSayWhatEarlierOnesSaid(t *testing.T) {
+func TestAuto_ProcessMustReportReadyIfEarlierOnesDid(t *testing.T) {
 	for _, p := range []spec.Protocol{spec.GRPC, spec.Notify} {
 		for _, edit := range []func(*spec.Group){auto, autoWithProbe} {
 			m := spawnExpecting(config(edit), p)
@@ -187,7 +187,7 @@ func TestAuto_AdoptedProcessKeepsProtocol(t *testing.T) {
 }
 
 // With protocol notify, a process is ready with READY=1 and is stopped by signals.
-func TestNotify_ReadyAndStop(t *testing.T) {
+func TestNotify_ProcessIsReadyByMessageAndStoppedBySignal(t *testing.T) {
 	m := spawn(config(usesNotify))
 	testkit.Equal(t, "time until the deadline", m.next(), 30*time.Second)
 	m.notify("RELOADING=1")
@@ -202,7 +202,7 @@ func TestNotify_ReadyAndStop(t *testing.T) {
 }
 
 // A process that never sends READY=1 fails at the health check timeout, with its last status.
-func TestNotify_NeverReadyFails(t *testing.T) {
+func TestNotify_ProcessThatIsNeverReadyFails(t *testing.T) {
 	m := spawn(config(usesNotify))
 	m.notify("STATUS=waiting for the disk")
 	testkit.Equal(t, "actions", m.pass(30*time.Second), []string{"terminate"})
@@ -210,7 +210,7 @@ func TestNotify_NeverReadyFails(t *testing.T) {
 }
 
 // A process that sends STOPPING=1 by itself leaves routing, and gets no signal before its maximum.
-func TestNotify_StoppingByItself(t *testing.T) {
+func TestNotify_ProcessStoppingByItselfGetsNoSignalInTime(t *testing.T) {
 	m := spawn(config(usesNotify))
 	m.notify("READY=1")
 	testkit.Equal(t, "actions", m.notify("STOPPING=1"), []string{"deregister"})
@@ -222,7 +222,7 @@ func TestNotify_StoppingByItself(t *testing.T) {
 }
 
 // EXTEND_TIMEOUT_USEC moves the deadline of the start, by at most the maximum duration in total.
-func TestNotify_ExtendsStart(t *testing.T) {
+func TestNotify_MessageExtendsDeadlineOfStart(t *testing.T) {
 	m := spawn(config(usesNotify))
 	m.pass(29 * time.Second)
 	m.notify("EXTEND_TIMEOUT_USEC=5000000")
@@ -234,7 +234,7 @@ func TestNotify_ExtendsStart(t *testing.T) {
 }
 
 // With an enforced grace period, EXTEND_TIMEOUT_USEC moves the deadline of the stop, up to the maximum.
-func TestNotify_ExtendsStop(t *testing.T) {
+func TestNotify_MessageExtendsDeadlineOfStop(t *testing.T) {
 	m := spawn(config(graceNotify))
 	m.notify("READY=1")
 	m.stop()
@@ -273,7 +273,7 @@ func TestWatchdog_StopsSilentProcess(t *testing.T) {
 }
 
 // The watchdog also holds for a process that uses the lifecycle protocol.
-func TestWatchdog_HoldsWithLifecycleProtocol(t *testing.T) {
+func TestWatchdog_AppliesToLifecycleProtocol(t *testing.T) {
 	m := spawn(config(func(cfg *spec.Group) { cfg.Protocol, cfg.Watchdog, cfg.LivenessInterval = spec.Auto, 10*time.Second, 0 }))
 	m.readiness(pb.ReadinessResponse_READY)
 	m.pass(9 * time.Second)

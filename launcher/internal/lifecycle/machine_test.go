@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-func TestMachine_StartsAndShutsDown(t *testing.T) {
+func TestMachine_ProcessStartsDrainsAndEnds(t *testing.T) {
 	m := spawn(config(nil))
 	step := func(what string, actions []string, want string, state lifecycle.State) {
 		t.Helper()
@@ -165,7 +165,7 @@ func TestShutdown_ProcessThatAsksGetsMoreTimeUpToMaximum(t *testing.T) {
 
 // By default the end of the grace period is a question: the launcher asks the process for its state,
 // and reports the answer once.
-func TestGrace_IsReportedAndEndsNoProcess(t *testing.T) {
+func TestGracePeriod_EndIsReportedAndStopsNoProcess(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		answer func(m *simulation) []string
@@ -200,7 +200,7 @@ func TestGrace_IsReportedAndEndsNoProcess(t *testing.T) {
 }
 
 // A grace period that comes with the order to stop is enforced.
-func TestGrace_OfOrderIsEnforced(t *testing.T) {
+func TestGracePeriod_OfStopOrderIsEnforced(t *testing.T) {
 	m := ready(config(nil))
 	m.step(lifecycle.Event{Kind: lifecycle.OnStop, Grace: time.Second})
 	m.deregistered()
@@ -232,7 +232,7 @@ func TestShorterDeadline_IsSentToDrainingProcess(t *testing.T) {
 
 // If the launcher is stopped while the first call is on its way, the process is asked again after its
 // answer.
-func TestLessTime_IsToldAfterPendingCall(t *testing.T) {
+func TestShorterDeadline_IsSentAfterPendingCall(t *testing.T) {
 	m := ready(config(nil))
 	m.stop()
 	testkit.Equal(t, "the call", m.deregistered(), []string{"shutdown"})

@@ -20,7 +20,7 @@ func tcp() spec.Probe { return spec.Probe{TCPSocket: spec.TCPSocketAction{Port: 
 
 // A process with protocol signals and probes becomes ready when its startup and readiness probes have
 // succeeded, and not before.
-func TestProbe_ReadinessNeedsStartupAndReadinessProbe(t *testing.T) {
+func TestReadiness_NeedsStartupAndReadinessProbe(t *testing.T) {
 	m := spawn(config(func(cfg *spec.Group) {
 		cfg.Protocol, cfg.StartupProbe, cfg.ReadinessProbe = spec.Signals, tcp(), tcp()
 	}))
@@ -33,7 +33,7 @@ func TestProbe_ReadinessNeedsStartupAndReadinessProbe(t *testing.T) {
 
 // A process with the lifecycle protocol and a readiness probe becomes ready when it has said that
 // it is ready and the probe has succeeded, in either order.
-func TestProbe_ReadinessNeedsProtocolAsWell(t *testing.T) {
+func TestReadiness_NeedsBothProbeAndProtocol(t *testing.T) {
 	cfg := config(func(cfg *spec.Group) { cfg.ReadinessProbe = tcp() })
 	m := spawn(cfg)
 	m.readiness(pb.ReadinessResponse_READY)
@@ -56,7 +56,7 @@ func TestProbe_ReadinessNeedsProtocolAsWell(t *testing.T) {
 
 // While the readiness probe of a ready process fails, it is WARMING and not in routing. It is not
 // stopped.
-func TestProbe_ReadinessFailureLeavesRouting(t *testing.T) {
+func TestProbe_ReadinessFailureTakesProcessOutOfRouting(t *testing.T) {
 	m := ready(config(func(cfg *spec.Group) { cfg.LivenessInterval = 0 }))
 	m.pass(time.Minute)
 	testkit.Equal(t, "actions", m.probe(probe.Readiness, "refused"), []string{"leave routing"})
@@ -94,7 +94,7 @@ func TestProbe_LivenessFailureStopsProcess(t *testing.T) {
 
 // A failed startup probe, or a liveness probe that fails before the process is ready, gives the process
 // up: there is no work to lose.
-func TestProbe_StartupFailureTerminates(t *testing.T) {
+func TestProbe_StartupFailureTerminatesProcess(t *testing.T) {
 	for _, role := range []probe.Role{probe.Startup, probe.Liveness} {
 		m := spawn(config(func(cfg *spec.Group) {
 			cfg.Protocol, cfg.StartupProbe, cfg.LivenessProbe = spec.Signals, tcp(), tcp()

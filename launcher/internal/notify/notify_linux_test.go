@@ -13,7 +13,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/notify"
 )
 
-func TestParse(t *testing.T) {
+func TestParse_ReturnsFieldsOfMessage(t *testing.T) {
 	for text, want := range map[string]notify.Message{
 		"READY=1":                                  {Ready: true},
 		"READY=1\nSTATUS=all = well\n":             {Ready: true, Status: "all = well"},

@@ -153,7 +153,7 @@ func TestFile_DropsLinesWhileDiskIsBlocked(t *testing.T) {
 
 // A slow reader of a pipe gets a note with the number of missing lines, which does not mention a
 // disk.
-func TestTo_TellsSlowReaderHowManyLinesAreMissing(t *testing.T) {
+func TestTo_NotesHowManyLinesSlowReaderHasMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader, out := io.Pipe()
 		f := output.To(out, 100, nil)

@@ -47,7 +47,7 @@ func portOf(address string) spec.Port {
 	return spec.Port(port)
 }
 
-func TestCheck_HTTP(t *testing.T) {
+func TestCheck_HTTPSucceedsByStatusOfResponse(t *testing.T) {
 	mux := http.NewServeMux()
 	server := httptest.NewServer(mux)
 	defer server.Close()
@@ -88,7 +88,7 @@ func TestCheck_HTTPUsesNewConnection(t *testing.T) {
 	testkit.Equal(t, "after it has stopped listening", check(t, p), "connection refused")
 }
 
-func TestCheck_TCP(t *testing.T) {
+func TestCheck_TCPSucceedsIfAServerListens(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -99,12 +99,12 @@ func TestCheck_TCP(t *testing.T) {
 	testkit.Equal(t, "nothing listens", check(t, spec.Probe{TCPSocket: spec.TCPSocketAction{Port: unused(t)}}), "connection refused")
 }
 
-func TestCheck_Exec(t *testing.T) {
+func TestCheck_ExecSucceedsIfCommandExitsWith0(t *testing.T) {
 	testkit.Equal(t, "success", check(t, spec.Probe{Exec: spec.ExecAction{Command: []string{"true"}}}), "")
 	testkit.Equal(t, "failure", check(t, spec.Probe{Exec: spec.ExecAction{Command: []string{"fail"}}}), "exit status 1")
 }
 
-func TestCheck_GRPC(t *testing.T) {
+func TestCheck_GRPCSucceedsIfServiceIsServing(t *testing.T) {
 	serve := func(register func(*grpc.Server)) spec.Port {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -140,7 +140,7 @@ func TestCheck_GRPC(t *testing.T) {
 }
 
 // No kind of check waits longer than its context.
-func TestCheck_HangingServer(t *testing.T) {
+func TestCheck_EndsWithItsContextIfServerHangs(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections by its queue, and never answers
 	if err != nil {
 		t.Fatal(err)

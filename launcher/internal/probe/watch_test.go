@@ -16,7 +16,7 @@ import (
 )
 
 // A verdict needs the number of equal results in a row, and a different result begins a new row.
-func TestThreshold_NeedsResultsInARow(t *testing.T) {
+func TestThreshold_NeedsEqualResultsInARow(t *testing.T) {
 	threshold := probe.Threshold{Success: 2, Failure: 3}
 	var got strings.Builder
 	for _, r := range "+-+++--+---+-++" {
@@ -62,7 +62,7 @@ func watch(t *testing.T, g spec.Group, during time.Duration, check func(at time.
 }
 
 // Verdicts are reported when they are reached and when they change, and not with every result.
-func TestWatch_ReportsChanges(t *testing.T) {
+func TestWatch_ReportsChangedVerdictsOnly(t *testing.T) {
 	down := errors.New("down")
 	got := watch(t, spec.Group{ReadinessProbe: probed(5*time.Second, 2, 3)}, 3*time.Minute, func(at time.Duration, _ context.Context, _ spec.Probe) error {
 		if at < 30*time.Second || at >= time.Minute && at < 2*time.Minute {
@@ -80,7 +80,7 @@ func TestWatch_ReportsChanges(t *testing.T) {
 
 // When the startup probe succeeds, it ends and the other probes begin. Their delays count from the
 // start of the process, so a probe whose delay has already passed begins at once.
-func TestWatch_StartupProbeHoldsOthersBack(t *testing.T) {
+func TestWatch_OtherProbesWaitForStartupProbe(t *testing.T) {
 	checks := map[time.Duration]int{}
 	var mu sync.Mutex
 	g := spec.Group{StartupProbe: probed(0, 1, 5), ReadinessProbe: probed(2*time.Second, 1, 1), LivenessProbe: probed(25*time.Second, 1, 1)}
@@ -110,7 +110,7 @@ func TestWatch_EndsAfterFailure(t *testing.T) {
 }
 
 // A check that takes too long has failed. The next one begins a period after the beginning of the last.
-func TestWatch_TimeoutIsFailure(t *testing.T) {
+func TestWatch_CheckThatTimesOutHasFailed(t *testing.T) {
 	var begun []time.Duration
 	got := watch(t, spec.Group{LivenessProbe: probed(0, 1, 2)}, time.Hour, func(at time.Duration, ctx context.Context, _ spec.Probe) error {
 		begun = append(begun, at)

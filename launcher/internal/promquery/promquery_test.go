@@ -25,7 +25,7 @@ func vector(values ...string) string {
 }
 
 // The answers are those that the HTTP API of Prometheus documents.
-func TestHolds_ReadsAnswers(t *testing.T) {
+func TestHolds_UnderstandsAnswersOfPrometheus(t *testing.T) {
 	const refused = `{"status":"error","errorType":"bad_data","error":"1:3: parse error: unexpected end of input"}`
 	for _, test := range []struct {
 		name, answer string
@@ -73,7 +73,7 @@ func TestHolds_ReadsAnswers(t *testing.T) {
 
 // A server that cannot be reached, or does not answer in time, is an error that does not repeat the
 // query.
-func TestHolds_ServerWithoutAnswer(t *testing.T) {
+func TestHolds_ReturnsErrorIfServerDoesNotAnswer(t *testing.T) {
 	asked, end := make(chan bool), make(chan bool)
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		asked <- true

@@ -84,7 +84,7 @@ func TestNext_StartsSeveralAtOnceWithLargeSurge(t *testing.T) {
 
 // Two instances could be stopped. Whether the second one is stopped must be decided after the first
 // stop, because another instance may crash between the two decisions.
-func TestNext_ChecksMinHealthyAgainBeforeEachStop(t *testing.T) {
+func TestNext_ChecksMinHealthyBeforeEachStop(t *testing.T) {
 	c := roll.Config{Desired: 3, MinHealthy: 1, MaxSurge: 1}
 	w := newWorld(c, 3)
 	var action roll.Action
@@ -115,7 +115,7 @@ func TestNext_ReplacesNeverReadyInstances(t *testing.T) {
 
 // As long as the new instance is not ready, old instances that are about to become ready are not
 // stopped.
-func TestNext_KeepsStartingOldInstances(t *testing.T) {
+func TestNext_DoesNotStopOldInstancesThatAreStarting(t *testing.T) {
 	w := newWorld(roll.Config{Desired: 2, MinHealthy: 2, MaxSurge: 1}, 0)
 	w.add(roll.Old, roll.Starting)
 	w.add(roll.Old, roll.Starting)
@@ -306,7 +306,7 @@ func TestNext_WaitsForCheckOfCanaries(t *testing.T) {
 
 // If the canaries fail their check, the roll turns back, whatever OnFailure is. A roll that cannot
 // turn back pauses.
-func TestNext_TurnsBackWhenCanariesAreRejected(t *testing.T) {
+func TestNext_RollsBackWhenCanariesFailTheirCheck(t *testing.T) {
 	const why = "the canaries have failed their check"
 	for _, test := range []struct {
 		policy      roll.OnFailure
@@ -332,7 +332,7 @@ func TestNext_TurnsBackWhenCanariesAreRejected(t *testing.T) {
 }
 
 // A check that gives no answer until the progress deadline after the wait is a failure of the roll.
-func TestNext_CheckWithoutAnswerIsStall(t *testing.T) {
+func TestNext_CheckWithoutAnswerFailsRollAtDeadline(t *testing.T) {
 	for policy, want := range map[roll.OnFailure]string{
 		roll.Pause:    "40s canary paused=true given up=0: the check of the canaries has given no answer for 30s",
 		roll.Rollback: "40s rolling back paused=false given up=0: the check of the canaries has given no answer for 30s",
@@ -485,7 +485,7 @@ func TestNext_StartsOldInstanceDuringBackoffToKeepMinHealthy(t *testing.T) {
 }
 
 // A roll that is handed over to another launcher goes on in the same way.
-func TestRoll_SurvivesJSON(t *testing.T) {
+func TestRoll_ContinuesAfterJSONRoundTrip(t *testing.T) {
 	c := roll.Config{Desired: 3, MinHealthy: 2, MaxSurge: 1, Canary: 1, CanaryWait: time.Minute, Retries: 1, Backoff: time.Second, ProgressDeadline: time.Hour}
 	view := roll.View{Now: time.Second}
 	for _, id := range []string{"a", "b", "c"} {

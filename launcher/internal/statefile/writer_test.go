@@ -168,7 +168,7 @@ func TestWriter_ReportsHangingDiskAndRecovery(t *testing.T) {
 
 // A group without newer keys has the digest that a launcher of the previous version has recorded, so
 // that an update of the launcher alone rolls nothing.
-func TestDigest_IsThatOfPreviousVersion(t *testing.T) {
+func TestDigest_EqualsDigestOfPreviousVersion(t *testing.T) {
 	g := spec.Group{Name: "web", Command: []string{"serve", "--fast"}, WorkDir: "/srv", Env: []string{"A=1"}, Protocol: spec.GRPC,
 		Transport: spec.Transport{Network: "unix"}, Listen: []spec.Listen{{Network: "tcp", Address: ":8080"}}, Log: spec.Log{Dir: "/var/log"},
 		OnLauncherDeath: spec.Keep, Limits: spec.Limits{IfUnavailable: spec.Refuse}}
@@ -192,7 +192,7 @@ func TestDigest_IsThatOfPreviousVersion(t *testing.T) {
 
 // A launcher reads the file that a launcher of the previous version has written. The file in
 // testdata is such a file.
-func TestRead_PreviousVersion(t *testing.T) {
+func TestRead_ReadsFileOfPreviousVersion(t *testing.T) {
 	s, err := statefile.Read("testdata/version-1.json")
 	if err != nil {
 		t.Fatal(err)

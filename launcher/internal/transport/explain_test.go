@@ -11,7 +11,7 @@ import (
 )
 
 // Explain shows no text of package grpc about connections.
-func TestExplain_UsesPlainWords(t *testing.T) {
+func TestExplain_ShowsNoTextOfPackageGRPC(t *testing.T) {
 	for _, c := range []struct {
 		code          codes.Code
 		message, want string
