@@ -42,8 +42,8 @@ func TestGate_ReportsFaults(t *testing.T) {
 func TestGate_MeasuresSlowRowsAgain(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		ratios []float64 // of each measurement
-		rounds []int     // of the measurements that are made
+		ratios []float64 // the ratio of each measurement
+		rounds []int     // the expected number of rounds of each measurement
 		passes bool
 	}{
 		{"fast", []float64{1}, []int{5}, true},

@@ -33,7 +33,7 @@ type row struct {
 	allocs int  // our allocations per operation; rare if most operations allocate nothing; ignored if once is set
 	once   bool // the timed function can be called once per preparation
 	anew   bool // prepare before each run, so that the addresses of the objects vary between runs
-	each   int  // for once: the number of operations in the timed function; 0: one
+	each   int  // if once is set, the number of operations in the timed function; 0: one
 	often  int  // factor for the number of rounds; 0: one
 	steady int  // factor for the length of a timed run; 0: one
 }
@@ -46,7 +46,7 @@ type result struct {
 	row
 	ourTime, theirTime float64 // medians for one operation, in nanoseconds
 	ratio, low, high   float64 // median and quartiles of the ratios ours/theirs of each round
-	calm, rough        float64 // the host's own spread, see spread
+	calm, rough        float64 // quartiles of the spread that the host adds; see the function spread
 	allocated          float64 // our allocations per operation
 	counted            int     // number of rounds that counted; see row.alone
 }
@@ -136,7 +136,7 @@ func (p *runner) run() {
 	if p.once || p.anew {
 		timed = p.side()
 	}
-	runtime.GC() // so that no run has to collect the garbage of the run before
+	runtime.GC() // collects the garbage now, so that the next run does not collect that of the run before
 	start := time.Now()
 	timed(p.n)
 	p.last = float64(time.Since(start)) / float64(p.n*p.each)

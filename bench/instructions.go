@@ -29,7 +29,7 @@ const (
 type counted struct {
 	what   string
 	repeat func(n int)
-	large  bool // about a thousand times as many instructions as the others
+	large  bool // an operation takes about a thousand times as many instructions as other operations
 }
 
 func countable() []counted {

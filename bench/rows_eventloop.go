@@ -237,7 +237,7 @@ func idle(n int) string {
 		loops = append(loops, l)
 	}
 	runtime.GC()
-	time.Sleep(time.Second) // until the runtime has finished its work after the collection
+	time.Sleep(time.Second) // waits until the runtime has finished its work after the collection
 	before := figures.CPUTime()
 	time.Sleep(time.Second)
 	used := figures.CPUTime() - before

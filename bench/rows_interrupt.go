@@ -167,7 +167,7 @@ func readMany(r io.Reader, p []byte, n int) {
 // fedByTCP returns a connection that always has data to read.
 func fedByTCP() io.Reader {
 	a, b := tcp()
-	go io.Copy(a, struct{ io.Reader }{&zeros{}}) // ends with the process
+	go io.Copy(a, struct{ io.Reader }{&zeros{}}) // this goroutine ends with the process
 	return b
 }
 

@@ -8,7 +8,7 @@ import (
 
 func TestResult_FormatsCells(t *testing.T) {
 	const noTarget = "–"
-	against := func() func(int) { return nil } // is not called
+	against := func() func(int) { return nil } // this function is not called
 	for _, test := range []struct {
 		name          string
 		res           result

@@ -65,7 +65,7 @@ func TestTrace_ReportsNameRequestsAndContainHandlerStacks(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		" ×1 at main_test", // acquired by startOn
+		" ×1 at main_test", // the guard that startOn has acquired
 		"http ×1 at GET /orders/{id} from " + clients[0],
 		"http ×1 at GET /orders/{id} from " + clients[1],
 		"http ×1 at main_test", // the guard of the call of Serve

@@ -450,7 +450,7 @@ func TestHealth_IsNotServingFromLameDuckOn(t *testing.T) {
 		testkit.Equal(t, "health", m.GetStatus(), want)
 	}
 	testkit.Equal(t, "the stop", r.scope.Err(), nil)
-	_, err = r.client(t).UnaryCall(limit(t), &pb.SimpleRequest{}) // on a new connection
+	_, err = r.client(t).UnaryCall(limit(t), &pb.SimpleRequest{}) // this call needs a new connection
 	testkit.Equal(t, "a call in the lame duck", err, nil)
 	r.scope.Shutdown()
 	testkit.Equal(t, "Run", mustGet(t, "Run returns", end), nil)

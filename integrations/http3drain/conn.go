@@ -39,7 +39,7 @@ const (
 type conn struct {
 	drain    *drain
 	quic     *quic.Conn
-	turn     float64       // place in the first half of the lame duck phase, from 0 to 1
+	turn     float64       // time of the first GOAWAY within the first half of the lame duck phase, from 0 to 1
 	draining chan struct{} // closed when the drain begins
 	raw      *http3.RawServerConn
 

@@ -57,7 +57,7 @@ func (d *drain) beginHandshake(ctx context.Context, _ *quic.ClientInfo) (context
 		d.handshakes--
 		d.signal()
 	})
-	context.AfterFunc(ctx, end) // if the handshake fails
+	context.AfterFunc(ctx, end) // calls end also if the handshake fails
 	return context.WithValue(ctx, handshakeKey{}, end), nil
 }
 

@@ -22,7 +22,7 @@ import (
 func ExampleAltSvc() {
 	s := ctxshutdown.New(context.Background())
 	mux := http.NewServeMux()
-	srv := &http.Server{Handler: http3drain.AltSvc(s, 443, mux)} // for httpdrain.ServeTLS
+	srv := &http.Server{Handler: http3drain.AltSvc(s, 443, mux)} // pass this server to httpdrain.ServeTLS
 	show := func() {
 		w := httptest.NewRecorder()
 		srv.Handler.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
@@ -46,7 +46,7 @@ func ExampleListenAndServe() {
 	go func() {
 		served <- http3drain.ListenAndServe(s, srv, http3drain.WithName("quic"), http3drain.KeepInLameDuck())
 	}()
-	for s.GuardCount() == 0 { // until the server has begun
+	for s.GuardCount() == 0 { // waits until the server has begun
 	}
 	fmt.Println(s.GuardReport())
 	s.ShutdownCause(errors.New("a new version"))
@@ -62,7 +62,7 @@ func ExampleWithName() {
 	srv := &http3.Server{Addr: "127.0.0.1:0", TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate()}}}
 	served := make(chan error, 1)
 	go func() { served <- http3drain.ListenAndServe(s, srv, http3drain.WithName("quic")) }()
-	for s.GuardCount() == 0 { // until the server has begun
+	for s.GuardCount() == 0 { // waits until the server has begun
 	}
 	fmt.Println(s.GuardReport())
 	s.Shutdown()
@@ -78,7 +78,7 @@ func ExampleKeepInLameDuck() {
 	err := graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
 		srv := &http3.Server{Addr: "127.0.0.1:0", TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate()}}}
 		context.AfterFunc(s, func() { fmt.Println("stopped") })
-		time.AfterFunc(10*time.Millisecond, func() { s.Shutdown() }) // or a signal
+		time.AfterFunc(10*time.Millisecond, func() { s.Shutdown() }) // in a program, a signal stops the scope
 		return http3drain.ListenAndServe(s, srv, http3drain.KeepInLameDuck())
 	}, graceful.WithLameDuck(time.Second))
 	fmt.Println(err)

@@ -22,7 +22,7 @@ func TestServe_SendsTwoGoAways(t *testing.T) {
 		p.receives(p.send("/"), "ok")
 		v.s.Shutdown()
 		time.Sleep(delay - time.Millisecond)
-		late := p.send("/") // crosses the first GOAWAY
+		late := p.send("/") // this request crosses the first GOAWAY on the network
 		testkit.Equal(t, "first GOAWAY", <-p.goAway, uint64(1<<62-4))
 		p.receives(late, "ok")
 		testkit.Equal(t, "second GOAWAY", <-p.goAway, uint64(8))

@@ -25,8 +25,8 @@ import (
 type streamTable string
 
 const (
-	sentByServer   streamTable = "outgoingUniStreams"  // the control stream is one of them
-	openedByClient streamTable = "incomingBidiStreams" // the requests
+	sentByServer   streamTable = "outgoingUniStreams"  // contains the control stream
+	openedByClient streamTable = "incomingBidiStreams" // contains the streams of requests
 )
 
 // checkInternals returns an error if package quic does not have the fields that this file reads.

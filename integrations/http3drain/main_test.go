@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) {
 	os.Unsetenv("CTXSHUTDOWN_TRACE")
-	certificate() // before a test makes a bubble
+	certificate() // makes the certificate before a test makes a bubble
 	goleak.VerifyTestMain(m)
 }
 
@@ -53,7 +53,7 @@ type service struct {
 	router  *router
 	clients atomic.Int32
 	far     time.Duration // how much longer a packet takes to a client that connects from now on
-	stop    chan struct{} // a test may close it
+	stop    chan struct{} // stops the server when it is closed; a test may close it
 }
 
 // A router connects the sockets. While isDown is set, it loses every packet. If isCut is set, it

@@ -50,7 +50,7 @@ const (
 // An owner identifies a program among all that have run since boot.
 type owner struct {
 	pid   int
-	start uint64 // in clock ticks since boot
+	start uint64 // start time of the program in clock ticks since boot
 	ns    string // the namespace in which pid is valid
 }
 

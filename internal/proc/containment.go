@@ -22,7 +22,7 @@ const MarkVariable = "SWANSONG_PROC"
 // are empty on systems other than Linux.
 type Containment struct {
 	Mark   string `json:"mark"`
-	Cgroup string `json:"cgroup,omitempty"` // a directory that exists if it could be created; empty if this system has no cgroup to create it in
+	Cgroup string `json:"cgroup,omitempty"` // path of the directory of the cgroup, which exists only if it could be created; empty if there is no cgroup to create it in
 }
 
 // An Adoptable identifies a process that outlives the program that started it, so that another

@@ -46,7 +46,7 @@ func maskSignals(how uintptr, signals []syscall.Signal) {
 		set[(s-1)/bits.UintSize] |= 1 << ((s - 1) % bits.UintSize)
 	}
 	size := uintptr(8)
-	if strings.HasPrefix(runtime.GOARCH, "mips") { // which has 128 signals
+	if strings.HasPrefix(runtime.GOARCH, "mips") { // MIPS has 128 signals
 		size = 16
 	}
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, how, uintptr(unsafe.Pointer(&set)), 0, size, 0, 0)
@@ -73,7 +73,7 @@ func Exec(path string, args []string, env func() []string, files []*os.File) (er
 		return ErrNotMainThread
 	}
 	defer onForkingThread(func() {
-		syscall.ForkLock.Lock() // so that no process inherits the files
+		syscall.ForkLock.Lock() // held so that no process that starts meanwhile inherits the files
 		defer syscall.ForkLock.Unlock()
 		for _, f := range files {
 			if err = setCloseOnExec(f, false); err != nil {

@@ -47,9 +47,9 @@ func init() {
 			missing := proc.Exec("/no/such/program", os.Args, func() []string { return env }, nil)
 			fmt.Println(missing)
 			var late atomic.Bool
-			syscall.ForkLock.RLock() // Exec waits for it, as for the start of another process
+			syscall.ForkLock.RLock() // Exec waits for this lock, which is also held while a process starts
 			go func() {
-				time.Sleep(10 * time.Millisecond) // time for an Exec that does not wait to read late
+				time.Sleep(10 * time.Millisecond) // an Exec that does not wait for the lock reads late during this time
 				late.Store(true)
 				syscall.ForkLock.RUnlock()
 			}()
@@ -180,7 +180,7 @@ func TestOutput_ResumeLosesNothingOfEndedProcess(t *testing.T) {
 	if _, err := io.ReadFull(o, first); err != nil {
 		t.Fatal(err)
 	}
-	o.Resume() // as after a pause, which is over when the reader waits
+	o.Resume() // ends a pause that has not begun, as if the reader waited only after the pause
 	rest, err := io.ReadAll(o)
 	if err != nil || string(first)+string(rest) != "all of it" {
 		t.Errorf("read %q and %q, %v", first, rest, err)

@@ -68,7 +68,7 @@ func (p *Process) awaitExit() {
 	p.contain.awaitExit()
 	for {
 		if p.onLeaderExit != nil {
-			p.onLeaderExit() // may call Follow
+			p.onLeaderExit() // this function may call Follow
 		}
 		m, ok := p.main()
 		if !ok {

@@ -45,7 +45,7 @@ func TestFollow_ProcessTakesPlaceOfLeader(t *testing.T) {
 		leader := p.Pid()
 		pid <- n
 		close(begun)
-		for p.Pid() == leader { // until the leader has exited and Follow has returned
+		for p.Pid() == leader { // waits until the leader has exited and Follow has returned
 			runtime.Gosched()
 		}
 		if got := p.Pid(); got != n {

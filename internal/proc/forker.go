@@ -17,7 +17,7 @@ var forker struct {
 	isMain    atomic.Bool // the main thread runs the forks
 	mu        sync.Mutex
 	processes int         // number of processes that need the thread
-	forks     chan func() // closed when the thread may end; nil if there is no thread
+	forks     chan func() // the forks that the thread has to run; closed when the thread may end; nil if there is no thread
 }
 
 // onForkingThread calls fork on the forking thread. The thread stays until the caller calls release.

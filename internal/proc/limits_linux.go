@@ -145,7 +145,7 @@ func newLimitedCgroup(base string, bound bool, l Limits) (*cgroup, error) {
 // reaches its memory limit, the kernel kills all its processes, so that no process is left without
 // the others.
 func (l Limits) files() map[string]string {
-	const period = 100_000 // microseconds
+	const period = 100_000 // the period of the limit of CPU time, in microseconds
 	files := map[string]string{}
 	if l.Memory > 0 {
 		files["memory.max"], files["memory.oom.group"] = strconv.FormatInt(l.Memory, 10), "1"

@@ -17,7 +17,7 @@ func findMarked(variable string) (found []Marked) {
 		if found, unsure = lookForMarked(variable); !unsure {
 			break
 		}
-		time.Sleep(time.Millisecond) // see walk
+		time.Sleep(time.Millisecond) // as in walk, no event announces that the environment is known
 	}
 	slices.SortFunc(found, func(a, b Marked) int { return cmp.Or(cmp.Compare(a.Born, b.Born), cmp.Compare(a.PID, b.PID)) })
 	return found

@@ -22,11 +22,11 @@ type Output struct {
 	drain  int         // how many bytes may still be read; 0 until the reader notices that the process was reaped, -1 at the end
 
 	mu      sync.Mutex
-	changed sync.Cond // of the fields below
+	changed sync.Cond // signalled when one of the fields below has changed
 	paused  bool
 	waiting bool   // Read is waiting for Resume
 	ended   bool   // Read has returned an error
-	kept    []byte // see Keep
+	kept    []byte // the bytes passed to Keep
 }
 
 func newOutput(file *os.File) *Output {
@@ -43,7 +43,7 @@ func (o *Output) Read(p []byte) (n int, err error) {
 	for again := true; again; {
 		o.waitWhilePaused()
 		n, err = o.read(p)
-		again = errors.Is(err, os.ErrDeadlineExceeded) // Pause has interrupted it
+		again = errors.Is(err, os.ErrDeadlineExceeded) // Pause has interrupted the Read
 	}
 	if err != nil {
 		o.mu.Lock()

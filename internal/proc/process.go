@@ -56,7 +56,7 @@ type Process struct {
 	mu            sync.Mutex
 	reaped        bool
 	followed      *Member  // the process that has taken the place of the leader; nil if there is none
-	followedPidfd *os.File // its pidfd; nil if the kernel does not support pidfds
+	followedPidfd *os.File // the pidfd of followed; nil if the kernel does not support pidfds
 	killing       bool     // SIGKILL has been sent
 	exit          Exit
 	queued        map[syscall.Signal]bool // the signals for which a goroutine waits to begin its search
@@ -69,7 +69,7 @@ type Process struct {
 type Exit struct {
 	Code   int            // the exit code, or -1 if a signal ended the process
 	Signal syscall.Signal // the signal that ended the process, or 0
-	Status string         // both in the format of os.ProcessState; empty if the exit status is not known
+	Status string         // the exit code or the signal, in the format of os.ProcessState; empty if it is not known
 
 	Terminated  bool // whether SIGTERM was sent before the leader had exited
 	Killed      bool // whether SIGKILL was sent before the leader had exited

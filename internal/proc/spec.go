@@ -26,7 +26,7 @@ type Spec struct {
 	ReadStdout, ReadStderr *os.File
 
 	User   *User  // nil means the user of this program; ignored where there are no Unix users
-	Limits Limits // an error if they cannot be kept
+	Limits Limits // Start returns an error if these limits cannot be enforced
 
 	// In is the containment in which to start the process, if not empty.
 	In Containment

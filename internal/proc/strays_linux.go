@@ -31,10 +31,10 @@ func (p Containment) EndStrays(children, known []Adoptable, deadline time.Time) 
 		if !ok || m.start != k.Born || isKnown(k.PID) {
 			continue
 		}
-		if m.zombie { // reap it without a signal: it can have left processes in its group that are known
+		if m.zombie { // reap it without a signal to its group, which can still contain known processes
 			if fd := pidfdOpen(k.PID); fd >= 0 {
 				f := pollable(fd)
-				awaitPidfd(f, deadline) // its main thread has exited; others may take a moment longer
+				awaitPidfd(f, deadline) // the main thread has exited; the other threads may take a moment longer
 				f.Close()
 			}
 			syscall.Wait4(k.PID, nil, syscall.WNOHANG, nil)

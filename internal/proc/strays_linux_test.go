@@ -15,9 +15,9 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// A program that was executed in the place of another one ends what that one has started in a
-// containment and has not named, with its cgroup. It leaves alone what it knows, and the processes of
-// the same program that have nothing to do with it, even if they have exited.
+// A program that was executed in the place of another one ends the processes that the other one has
+// started in a containment and has not named, and removes their cgroup. It leaves alone the named
+// processes, and children outside of the containment, even if they have exited.
 func TestEndStrays_LeavesKnownAndOtherProcesses(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		var in proc.Containment

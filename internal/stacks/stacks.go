@@ -15,7 +15,7 @@ import (
 // A Group is a number of goroutines that have the same stack and the same pprof labels.
 type Group struct {
 	Count  int
-	Frames []Frame // the innermost first
+	Frames []Frame // the innermost call first
 	labels string
 }
 

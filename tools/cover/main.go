@@ -115,7 +115,7 @@ func measure(dirs []string, profile string, found map[string]block) ([]block, er
 	defer f.Close()
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
-		// path/file.go:12.34,13.5 2 1
+		// A line has the form path/file.go:12.34,13.5 2 1
 		var b block
 		place, rest, _ := strings.Cut(strings.TrimPrefix(lines.Text(), root), " ")
 		if _, err := fmt.Sscan(rest, &b.statements, &b.runs); err != nil {

@@ -54,7 +54,7 @@ type result struct{ way, pkg, test string }
 
 // A difference is why a test passes with net/http alone but not with httpdrain.
 type difference struct {
-	since string // a release of Go
+	since string // the release of Go from which on the test differs
 	why   string
 }
 
@@ -157,7 +157,7 @@ func (s suite) compare(way, overlay string, want outcomes) (ok bool, err error) 
 			switch passes := got[r] == "pass" || !isKnown && s.passesAlone(r, overlay); {
 			case passes:
 				passed++
-				if isKnown { // perhaps only this time, so it is no failure
+				if isKnown { // a test that is known to differ may pass by chance, so that is no failure
 					fmt.Printf("%s %s passed with %s; if it passes every time, remove it from the list of those that do not\n", pkg, r.test, way)
 				}
 			case isKnown:

@@ -380,7 +380,7 @@ func (p *page) until(condition string) {
 	}
 }
 
-// says waits until an element contains the text.
+// The method says waits until an element contains the text.
 func (p *page) says(selector, text string) {
 	p.Helper()
 	s, _ := json.Marshal(selector)

@@ -25,10 +25,10 @@ import (
 // A program is an HTTP client that is not written in Go.
 type program struct {
 	name     string
-	check    []string // succeeds if the program is installed
+	check    []string // a command that succeeds if the program is installed
 	protocol string   // the HTTP version that the server must see
 	secure   bool     // the client connects with TLS
-	command  []string // URL stands for the address of the server
+	command  []string // the command that sends the requests; URL in it stands for the address of the server
 	// result finds numbers in the output of the command. From these, the function below computes
 	// the number of requests and the number of failures; answered is the number of requests that
 	// the server has answered.

@@ -16,7 +16,7 @@ import (
 // network.
 type network struct {
 	router *simnet.PerfectRouter
-	delay  time.Duration // each way
+	delay  time.Duration // delay of each packet, in each direction
 
 	mu    sync.Mutex
 	ports int
