@@ -79,6 +79,9 @@ func Diff(now, next *Config) []Change {
 				if g := next.Group(group); key == "on_launcher_death" && len(g.Listeners) > 0 {
 					effect = Restarts // the guardian gets the listeners of kept groups only when it starts
 				}
+				if strings.Contains(n.raw, "{port}") && !old.contain("{port}") {
+					effect = Rolls // the instances that run have no port
+				}
 				all = append(all, Change{group, key, o.seen, n.seen, effect})
 			}
 		}
@@ -113,6 +116,16 @@ type leaf struct {
 type leaves struct {
 	keys []string // names of the keys, in the order of the fields of the struct
 	at   map[string]leaf
+}
+
+// contain reports whether a value contains a text.
+func (l leaves) contain(text string) bool {
+	for _, v := range l.at {
+		if strings.Contains(v.raw, text) {
+			return true
+		}
+	}
+	return false
 }
 
 // keysWith returns the keys of l, followed by those that only m has.

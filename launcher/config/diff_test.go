@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -102,6 +103,18 @@ process_groups:
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+func TestDiff_FirstPortInHookRollsGroup(t *testing.T) {
+	now := parse(t, `{process_groups: [{name: a}, {name: b, env: {PORT: '{port}'}}]}`)
+	next := parse(t, `{process_groups: [{name: a, pre_stop: [{command: drain, args: ['{port}']}]}, {name: b, env: {PORT: '{port}'}, pre_stop: [{command: drain, args: ['{port}']}]}]}`)
+	effects := map[string]config.Effect{}
+	for _, c := range config.Diff(now, next) {
+		if strings.Contains(c.New, "{port}") {
+			effects[c.Group] = c.Effect
+		}
+	}
+	testkit.Equal(t, "effects", effects, map[string]config.Effect{"a": config.Rolls, "b": config.AtOnce})
 }
 
 func TestDiff_IsEmptyForEqualConfigurations(t *testing.T) {

@@ -3,6 +3,7 @@
 package confine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -15,16 +16,17 @@ import (
 )
 
 // LookUp returns the user as which the processes of a group run, nil for the launcher's own user,
-// and the environment variables of that user. If there is an error, field is the name of the
-// setting that causes it.
+// and the environment variables of that user. It returns an error, too, if this program may not start
+// processes as that user. If there is an error, field is the name of the setting that causes it.
 func LookUp(g spec.Group) (as *proc.User, env []string, field string, err error) {
 	if g.User == "" && g.UserGroup == "" {
 		return nil, nil, "", nil
 	}
 	as = &proc.User{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
 	if g.User != "" {
+		field = "User"
 		if env, err = lookUpUser(g, as); err != nil {
-			return nil, nil, "User", err
+			return nil, nil, field, err
 		}
 	}
 	if g.UserGroup != "" {
@@ -34,8 +36,11 @@ func LookUp(g spec.Group) (as *proc.User, env []string, field string, err error)
 		}
 		as.GID = id
 	}
-	if int(as.UID) == os.Geteuid() && int(as.GID) == os.Getegid() {
-		as = nil // without privileges, setting even the present user and group fails
+	switch {
+	case int(as.UID) == os.Geteuid() && int(as.GID) == os.Getegid():
+		return nil, env, "", nil // without privileges, setting even the present user and group fails
+	case !isPrivileged():
+		return nil, nil, cmp.Or(field, "UserGroup"), errors.New("only root, or a launcher with the capabilities CAP_SETUID, CAP_SETGID and CAP_KILL, can start and stop processes as another user")
 	}
 	return as, env, "", nil
 }
@@ -90,12 +95,8 @@ func groupID(name string) (uint32, error) {
 // Check returns an error if the launcher cannot start processes of the group as their user or with
 // their limits. If there is an error, field is the name of the setting that causes it.
 func Check(g spec.Group, hasHelper bool) (field string, err error) {
-	as, _, field, err := LookUp(g)
-	if err != nil {
+	if _, _, field, err := LookUp(g); err != nil {
 		return field, err
-	}
-	if as != nil && !isPrivileged() {
-		return "User", errors.New("only root, or a launcher with the capabilities CAP_SETUID, CAP_SETGID and CAP_KILL, can start and stop processes as another user")
 	}
 	if len(g.Rlimits) > 0 && !hasHelper {
 		return "Rlimits", errors.New("need Config.Helper, which sets them in the process")

@@ -34,3 +34,15 @@ func TestUsesPort_FindsPlaceholderEverywhere(t *testing.T) {
 		}
 	}
 }
+
+// A process that was started without a port cannot run a hook that needs one.
+func TestSameProcess_NeedsPortOfHook(t *testing.T) {
+	without, with := valid("web"), valid("web")
+	with.PreStop = []spec.Hook{{Command: []string{"drain", "{port}"}}}
+	if without.SameProcess(with) {
+		t.Error("a process without a port can keep running with a hook that uses it")
+	}
+	if !with.SameProcess(without) {
+		t.Error("a process with a port cannot keep running without the hook")
+	}
+}

@@ -268,6 +268,9 @@ func (l Log) File(id string) string {
 // SameProcess reports whether a process that was started with g can keep running when the
 // configuration changes to o. Only fields that the process itself does not depend on may differ.
 func (g Group) SameProcess(o Group) bool {
+	if o.UsesPort() && !g.UsesPort() { // such as in a new hook: the process has no port
+		return false
+	}
 	g.Desired, g.MinHealthy, g.MaxSurge = o.Desired, o.MinHealthy, o.MaxSurge
 	g.HealthCheckTimeout, g.MinReady = o.HealthCheckTimeout, o.MinReady
 	g.LivenessInterval, g.LivenessTimeout, g.LivenessFailures = o.LivenessInterval, o.LivenessTimeout, o.LivenessFailures

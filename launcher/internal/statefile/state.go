@@ -132,7 +132,8 @@ func Digest(g spec.Group) string {
 		User     string        `json:",omitempty"`
 		Rlimits  []spec.Rlimit `json:",omitempty"`
 		Limits   spec.Limits   `json:",omitzero"`
-	}{g.Command, g.WorkDir, g.Env, g.Protocol, g.Transport, g.Listen, g.Log, g.OnLauncherDeath, nil, g.Watchdog, g.ClearEnv, "", g.Rlimits, spec.Limits{}}
+		Port     bool          `json:",omitempty"` // whether a process has a port, be it only for a hook
+	}{g.Command, g.WorkDir, g.Env, g.Protocol, g.Transport, g.Listen, g.Log, g.OnLauncherDeath, nil, g.Watchdog, g.ClearEnv, "", g.Rlimits, spec.Limits{}, g.UsesPort()}
 	if probes := g.Probes(); slices.ContainsFunc(probes, spec.Probe.IsSet) {
 		d.Probes = probes
 	}

@@ -181,6 +181,7 @@ func TestDigest_EqualsDigestOfPreviousVersion(t *testing.T) {
 		func(g *spec.Group) { g.User = "www" },
 		func(g *spec.Group) { g.Rlimits = []spec.Rlimit{{Name: "nofile", Soft: 1, Hard: 1}} },
 		func(g *spec.Group) { g.Limits.Memory = 1 },
+		func(g *spec.Group) { g.PreStop = []spec.Hook{{Command: []string{"drain", "{port}"}}} },
 	} {
 		other := g
 		change(&other)
