@@ -282,6 +282,12 @@ func (c *conn) awaitQuiet(told time.Time) {
 	}
 }
 
+// waitSteps is the number of timers, one after another, with which sleep waits. A single timer would
+// be wrong if the process is suspended, or starved on a busy machine, for as long as it runs: it
+// would expire before the process has read what the client has sent meanwhile. With several timers,
+// a suspension counts as one step at most.
+const waitSteps = 5
+
 // sleep waits for the duration d, or until the connection has been closed. It reports whether it has
 // waited for the whole duration, and false if d is not positive.
 func (c *conn) sleep(d time.Duration) bool {
@@ -290,12 +296,17 @@ func (c *conn) sleep(d time.Duration) bool {
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-c.quic.Context().Done():
-		return false
+	for i := time.Duration(waitSteps); i > 0; i-- {
+		step := d / i
+		d -= step
+		timer.Reset(step)
+		select {
+		case <-timer.C:
+		case <-c.quic.Context().Done():
+			return false
+		}
 	}
+	return true
 }
 
 // refuseStreams makes the connection refuse further streams. It returns the smallest id of a
