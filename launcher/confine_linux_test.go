@@ -157,7 +157,7 @@ func TestLimits_AreKeptOrRefused(t *testing.T) {
 	}
 	var wrong *launcher.ConfigError
 	_, err := launcher.Start(t.Context(), launcher.Config{Dir: shortDir(t), Groups: []launcher.GroupConfig{g}})
-	if !errors.As(err, &wrong) || wrong.Field != "Limits" || !strings.HasPrefix(wrong.Rule, "cannot be kept: ") {
+	if !errors.As(err, &wrong) || wrong.Field != "Limits" || !strings.HasPrefix(wrong.Rule, "cannot be enforced: ") {
 		t.Errorf("on a machine without the controllers: %v", err)
 	}
 	g.Command = []string{"true"}

@@ -20,7 +20,7 @@ func ExampleManager_Upgrade() {
 	}
 	defer func() { m.Shutdown().Wait(ctx) }()
 	fmt.Println(m.Upgrade(ctx, "/bin/echo", "a new version"))
-	// Output: launcher: not upgraded to /bin/echo: it cannot take over: it is no launcher that can take over: it printed "upgrade-check", want "swansong upgrade ok"; this launcher goes on
+	// Output: launcher: not upgraded to /bin/echo: it cannot take over: it is not a launcher that can take over: it printed "upgrade-check" instead of "swansong upgrade ok"; this launcher goes on
 }
 
 // The command that Config.UpgradeCheck names passes its standard input and output.
@@ -28,5 +28,5 @@ func ExampleAnswerUpgradeCheck() {
 	cfg := launcher.Config{Dir: "/run/launcher", Groups: []launcher.GroupConfig{sleepers(1)}}
 	err := launcher.AnswerUpgradeCheck(cfg, strings.NewReader(`{"Version": 1000}`), io.Discard)
 	fmt.Println(err)
-	// Output: launcher: what is handed over has version 1000, and this program reads 1 to 1; stop the launcher, and start this program
+	// Output: launcher: the data that the running launcher hands over has version 1000, but this program reads 1 to 1; stop the launcher, and start this program
 }

@@ -65,7 +65,7 @@ func ExampleManager() {
 	fmt.Println(err)
 	// Prints:
 	// <nil>
-	// lspconn: no server for "cobol": not configured
+	// lspconn: no server for the key "cobol": not configured
 	// gopls Clean
 	// <nil>
 }

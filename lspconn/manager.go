@@ -112,7 +112,7 @@ func (m *Manager) Conn(ctx context.Context, key string) (*Conn, error) {
 	}
 	server, err := m.servers(key)
 	if err != nil {
-		return nil, fmt.Errorf("lspconn: no server for %q: %w", key, err)
+		return nil, fmt.Errorf("lspconn: no server for the key %q: %w", key, err)
 	}
 	server.key = key
 	conn, err := start(m.scope, server, m.start, m)
@@ -291,7 +291,7 @@ func (m *Manager) awaitStarts(limit context.Context, deadline time.Time) (errs [
 		case lock <- struct{}{}:
 			<-lock
 		case <-bound.Done():
-			errs = append(errs, fmt.Errorf("lspconn: %q is still being started: %w", key, context.Cause(bound)))
+			errs = append(errs, fmt.Errorf("lspconn: the server for the key %q is still being started: %w", key, context.Cause(bound)))
 		}
 	}
 	return errs

@@ -306,7 +306,7 @@ func TestNewManager_RejectsBadInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = m.Conn(t.Context(), "k")
-	contains(t, err, `lspconn: no server for "k": unknown server`)
+	contains(t, err, `lspconn: no server for the key "k": unknown server`)
 	if reports, err := m.Close(t.Context()); len(reports) != 0 || err != nil {
 		t.Errorf("%v, %v", reports, err)
 	}

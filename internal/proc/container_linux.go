@@ -48,7 +48,7 @@ func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 	case spec.Limits.areSet():
 		limited, err := newLimitedCgroup(base, bound, spec.Limits)
 		if err != nil {
-			return nil, fmt.Errorf("its limits cannot be kept: %w", err)
+			return nil, fmt.Errorf("its limits cannot be enforced: %w", err)
 		}
 		c.cgroup = limited
 	case !spec.NoCgroup:

@@ -31,7 +31,7 @@ type Limits struct {
 	IfUnavailable IfUnavailable `yaml:"if_unavailable"` // default refuse
 }
 
-// IfUnavailable says what happens if a limit cannot be kept on this machine.
+// IfUnavailable says what happens if a limit cannot be enforced on this machine.
 type IfUnavailable string
 
 const (

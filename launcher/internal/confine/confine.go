@@ -108,7 +108,7 @@ func Check(g spec.Group, hasHelper bool) (field string, err error) {
 	}
 	if g.Limits.AreSet() && g.Limits.IfUnavailable != spec.Warn {
 		if err := proc.CheckLimits(Limits(g.Limits)); err != nil {
-			return "Limits", fmt.Errorf("cannot be kept: %w. With if_unavailable: warn, the processes run without them", err)
+			return "Limits", fmt.Errorf("cannot be enforced: %w. With if_unavailable: warn, the processes run without them", err)
 		}
 	}
 	return "", nil

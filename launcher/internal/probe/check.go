@@ -54,7 +54,7 @@ const maxRedirects = 10
 func checkHTTP(ctx context.Context, h spec.HTTPGetAction) error {
 	u, err := url.Parse(h.Path)
 	if err != nil {
-		return fmt.Errorf("the path %q is not one of a URL", h.Path)
+		return fmt.Errorf("the path %q is not valid in a URL", h.Path)
 	}
 	u.Scheme, u.Host = strings.ToLower(h.Scheme), net.JoinHostPort(cmp.Or(h.Host, host), string(h.Port))
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)

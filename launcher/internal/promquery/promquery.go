@@ -100,7 +100,7 @@ func (a answer) values() (values []string, err error) {
 			values = append(values, s.Value.value())
 		}
 	default:
-		return nil, fmt.Errorf("the query has a %s as its result, and needs numbers", a.Data.ResultType)
+		return nil, fmt.Errorf("the query returns a %s instead of numbers", a.Data.ResultType)
 	}
 	switch {
 	case err != nil:

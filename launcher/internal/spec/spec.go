@@ -125,7 +125,7 @@ type Limits struct {
 // AreSet reports whether there is a limit.
 func (l Limits) AreSet() bool { return l.Memory != 0 || l.CPUs != 0 }
 
-// IfUnavailable says what happens if a limit cannot be kept on this machine.
+// IfUnavailable says what happens if a limit cannot be enforced on this machine.
 type IfUnavailable string
 
 const (

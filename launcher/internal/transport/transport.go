@@ -146,7 +146,7 @@ func (c *Connection) SetPort(port int32) error {
 		return fmt.Errorf("%d is not a port; it must be from 1 to 65535", port)
 	}
 	if !c.port.CompareAndSwap(0, port) && c.port.Load() != port {
-		return fmt.Errorf("process %q has reported port %d before", c.cfg.Process, c.port.Load())
+		return fmt.Errorf("process %q has already reported port %d, and cannot change it", c.cfg.Process, c.port.Load())
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func (h *Handoff) Check(ctx context.Context, program string, args, env []string,
 	case exit.Code != 0 || exit.Signal != 0:
 		return errors.New(exit.String())
 	case !strings.HasSuffix(strings.TrimSpace(out.String()), answer):
-		return fmt.Errorf("it is no launcher that can take over: it printed %q, want %q", strings.TrimSpace(out.String()), answer)
+		return fmt.Errorf("it is not a launcher that can take over: it printed %q instead of %q", strings.TrimSpace(out.String()), answer)
 	}
 	return nil
 }

@@ -53,12 +53,12 @@ func decode(r io.Reader) (*Handoff, error) {
 	}
 	var version struct{ Version int }
 	if err := json.Unmarshal(text, &version); err != nil {
-		return nil, fmt.Errorf("launcher: what is handed over is not valid JSON: %w", err)
+		return nil, fmt.Errorf("launcher: the data that the running launcher hands over is not valid JSON: %w", err)
 	}
 	h := &Handoff{}
 	if v, oldest := version.Version, max(1, Version-1); v < oldest || v > Version {
 		json.Unmarshal(text, h)
-		return h, fmt.Errorf("launcher: what is handed over has version %d, and this program reads %d to %d; stop the launcher, and start this program", v, oldest, Version)
+		return h, fmt.Errorf("launcher: the data that the running launcher hands over has version %d, but this program reads %d to %d; stop the launcher, and start this program", v, oldest, Version)
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

@@ -74,7 +74,7 @@ func TestAnswer_RefusesUnknownHandoff(t *testing.T) {
 	for _, c := range []struct{ text, says string }{
 		{string(text), ""},
 		{"nonsense", "not valid JSON"},
-		{strings.Replace(string(text), `"Version":1`, `"Version":2`, 1), "has version 2, and this program reads 1 to 1"},
+		{strings.Replace(string(text), `"Version":1`, `"Version":2`, 1), "has version 2, but this program reads 1 to 1"},
 		{strings.Replace(string(text), `"Dir"`, `"Directory"`, 1), `unknown field "Directory"`},
 	} {
 		var out bytes.Buffer
