@@ -38,38 +38,43 @@ quick: ## check a change in under two minutes: gofmt, go vet, mutants -check and
 	$(GO) run ./tools/mutants -check
 	$(GO) test -vet=off ./...
 
+# -vet=off here and below, because make lint vets all packages.
 test: ## run the tests of the root module
 	@skipped=; [ -e bin/lsp/gopls ] || skipped="gopls "; [ -e bin/lsp/clangd ] || skipped="$${skipped}clangd "; \
 	{ [ -e bin/lsp/node_modules/.package-lock.json ] && command -v node >/dev/null; } || skipped="$${skipped}and those that need node "; \
 	[ -z "$$skipped" ] || echo "test: skipping the tests of language servers that are not installed: $${skipped}(to install them: make servers)"
-	$(GO) test ./...
-	$(GO) test -gcflags=-l -run '^TestReport_HasSiteAndAgeOfEachGuard$$|^TestTrace_LogsLateReleases$$' ./ctxshutdown # without inlining, as in a debugger
-	$(GO) test -tags packedtrace ./internal/packed # with rare interleavings made frequent
+	$(GO) test -vet=off ./...
+	$(GO) test -vet=off -gcflags=-l -run '^TestReport_HasSiteAndAgeOfEachGuard$$|^TestTrace_LogsLateReleases$$' ./ctxshutdown # without inlining, as in a debugger
+	$(GO) test -vet=off -tags packedtrace ./internal/packed # with rare interleavings made frequent
 
 # The oldest supported release of Go, and the newest. The packages tested depend on what the standard library does
-# inside: package context in the core, HTTP/2 and os/signal in the others.
+# inside: package context in the core, HTTP/2 and os/signal in the others. None of the tests needs cgo, for which gcc
+# would have to compile a part of each standard library.
 OLDEST := go$(shell sed -n 's/^go //p' go.mod).0
 NEWEST := go1.27.4
 releases: ## run the tests of the core and of httpdrain with the oldest and the newest supported release of Go
 	@for release in $(OLDEST) $(NEWEST); do \
 		if [ -z "$$CI" ] && ! GOTOOLCHAIN=$$release $(GO) version >/dev/null 2>&1; then echo "releases: skipped: $$release cannot be downloaded"; continue; fi; \
-		(set -x; GOWORK=off GOTOOLCHAIN=$$release $(GO) test ./ctxshutdown ./internal/packed ./graceful ./httpdrain) || exit; \
+		(set -x; CGO_ENABLED=0 GOWORK=off GOTOOLCHAIN=$$release $(GO) test -vet=off ./ctxshutdown ./internal/packed ./graceful ./httpdrain) || exit; \
 	done
 
 servers: ## install the language servers for the tests of lspconn, in pinned versions, into bin/lsp
 	tools/lsp/install
 
-# Without vet and SAME: they start no goroutines, and take minutes under the race detector.
-# -vet=off because `make lint` vets all packages. -p 4 because the tests of several packages spend most of their time
-# waiting, for processes and connections.
+# Without SERIAL, whose code and tests start no goroutines, and without docs, tools, vet and SAME, whose tests read files
+# and start commands; some of these would take minutes under the race detector. -vet=off because `make lint` vets all
+# packages. -p 4 because the tests of several packages spend most of their time waiting, for processes and connections.
+# The launcher comes first because its tests take longest.
+SERIAL := httpdrain/internal/wire\|internal/\(figures\|mask\|refusal\)\|launcher/\(config\|deploy\|export\|internal/\(address\|revision\|roll\|spec\)\)
 race: ## run the tests of all modules with the race detector
 	@if [ -z "$$CI" ] && [ "$$($(GO) env CGO_ENABLED)" = 0 ]; then echo "race: skipped: the race detector needs a C compiler"; exit; fi; \
 	list=$$($(GO) list $(ALL)) || exit 1; \
-	set -x; $(GO) test -race -vet=off -p 4 $$(echo "$$list" | grep -v '^$(ROOT)/\(vet\|$(SAME)\)')
+	list=$$(echo "$$list" | grep -v '^$(ROOT)/\(\(docs\|tools\|vet\|$(SAME)\)\|\($(SERIAL)\)$$\)'); \
+	set -x; $(GO) test -race -vet=off -p 4 $$(echo "$$list" | grep /launcher) $$(echo "$$list" | grep -v /launcher)
 
 # -count=1, because some of these tests read files outside their module, whose changes the test cache does not notice.
 nested: ## run the tests of the nested modules
-	$(GO) test -count=1 $$($(GO) list -m -f '{{.Path}}/...' | grep -v '^$(ROOT)/\.\.\.$$')
+	$(GO) test -vet=off -count=1 $$($(GO) list -m -f '{{.Path}}/...' | grep -v '^$(ROOT)/\.\.\.$$')
 
 bench: ## measure again, and write the tables of figures in docs/measured
 	$(GO) run ./bench -write

@@ -16,7 +16,7 @@ import (
 // After a context has ended, for whatever reason, its interrupts end: a sequence yields no element,
 // Read returns io.EOF, and Write refuses to write.
 func TestInterrupts_EndWhenContextEnds(t *testing.T) {
-	const rounds = 50
+	const rounds = 15
 	for name, make := range map[string]func() (ctx context.Context, end func()){
 		"root": func() (context.Context, func()) {
 			s := ctxshutdown.New(context.Background())
