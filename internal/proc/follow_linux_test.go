@@ -2,9 +2,7 @@ package proc_test
 
 import (
 	"bufio"
-	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -88,7 +86,8 @@ func TestFollow_EndsLeaderAfterProcess(t *testing.T) {
 }
 
 // The exit status is that of the process that has taken the place of the leader, and not the leader's.
-// Linux tells it from 6.15 on, when that process has been reaped; here this program does that.
+// Linux tells it from 6.15 on, when that process has been reaped; here this program does that. The
+// test holds up the exit of the leader until then.
 func TestFollow_HasExitStatusOfProcess(t *testing.T) {
 	becomeSubreaper := func(on uintptr) {
 		const setChildSubreaper = 36
@@ -103,12 +102,13 @@ func TestFollow_HasExitStatusOfProcess(t *testing.T) {
 		{"exit 7", proc.Exit{Code: 7, Status: "exit status 7"}},
 		{"kill -9 $$", proc.Exit{Code: -1, Signal: syscall.SIGKILL, Status: "signal: killed"}},
 	} {
+		var p *proc.Process
 		var followed atomic.Int32
-		exits := 0
 		p, err := proc.Start(proc.Spec{Args: []string{"/bin/sh", "-c", "exec 3<&0; sh -c 'read go; " + c.how + "' <&3 >/dev/null 2>&1 & echo $!; exec sleep 1000"},
 			OnLeaderExit: func() {
-				if exits++; exits == 2 { // the followed process has exited, too
-					syscall.Wait4(int(followed.Load()), nil, 0, nil)
+				if pid := int(followed.Load()); pid > 0 { // now a child of this program
+					p.Stdin().WriteString("go\n")
+					syscall.Wait4(pid, nil, 0, nil)
 				}
 			}})
 		if err != nil {
@@ -116,20 +116,12 @@ func TestFollow_HasExitStatusOfProcess(t *testing.T) {
 		}
 		defer p.Close()
 		n, _ := strconv.Atoi(readLine(t, p))
-		followed.Store(int32(n))
 		leader := p.Pid()
 		if !p.Follow(n) {
 			t.Fatal("Follow has refused the process")
 		}
+		followed.Store(int32(n))
 		syscall.Kill(leader, syscall.SIGKILL)
-		for parent := 0; parent != os.Getpid(); runtime.Gosched() {
-			stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(n), "stat"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			fmt.Sscanf(string(stat[strings.LastIndexByte(string(stat), ')'):]), ") S %d", &parent)
-		}
-		p.Stdin().WriteString("go\n")
 		<-p.Done()
 		if !proc.HasPidfdInfo() {
 			c.want = proc.Exit{Code: -1, Unseen: true}
