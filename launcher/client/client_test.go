@@ -164,7 +164,7 @@ func TestSignal_LimitsDrainToTerminationGracePeriod(t *testing.T) {
 		want    [2]time.Duration
 	}{
 		{"", nil, [2]time.Duration{client.DefaultGrace, client.DefaultMax}},
-		{"12", nil, [2]time.Duration{client.DefaultGrace, client.DefaultMax}}, // exports with default limits set the variable to 12
+		{"12", nil, [2]time.Duration{client.DefaultGrace, client.DefaultMax}}, // files that "launcher export" writes for a group with default limits set the variable to 12
 		{"62", nil, [2]time.Duration{client.DefaultGrace, time.Minute}},
 		{"1", nil, [2]time.Duration{800 * time.Millisecond, 800 * time.Millisecond}},
 		{"62", []client.Option{limits}, [2]time.Duration{time.Second, 7 * time.Second}},
@@ -433,7 +433,7 @@ func TestRun_NotifiesSystemdOfStateChanges(t *testing.T) {
 
 // In each case the context of the drain ends exactly at the time that its method Deadline returns.
 func TestRun_DrainContextEndsAtItsDeadline(t *testing.T) {
-	status := func(p *client.ShutdownCoordinator) { // what a poll of the launcher does
+	status := func(p *client.ShutdownCoordinator) { // calls what the launcher calls when it polls the process
 		var r registrar
 		client.Register(&r, p, nil)
 		if _, err := r.service.GetShutdownStatus(t.Context(), &pb.ShutdownStatusRequest{}); err != nil {

@@ -49,7 +49,7 @@ func ExampleServe() {
 	defer life.Close()
 	life.Readiness.Set(client.Ready, "listening")
 
-	syscall.Kill(os.Getpid(), syscall.SIGTERM) // usually sent by another process
+	syscall.Kill(os.Getpid(), syscall.SIGTERM) // the signal usually comes from another process
 	err = life.Shutdown.Run(context.Background(), func(ctx context.Context) error {
 		fmt.Println("readiness:", life.Readiness.State())
 		return nil
@@ -199,7 +199,7 @@ func ExampleWithLogger() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey || a.Key == "took" {
-				return slog.Attr{} // the value differs from run to run
+				return slog.Attr{} // omits an attribute whose value differs from run to run
 			}
 			return a
 		},

@@ -48,11 +48,11 @@ const (
 	pushTimeout     = time.Second            // limit of a call that notifies the launcher
 	portTimeout     = 10 * time.Second       // limit of the call that reports the port, without which the launcher cannot call the process
 	refreshInterval = time.Second            // time between two evaluations of the checks for grpc.health.v1 and systemd
-	exitTime        = 2 * time.Second        // reserved for the exit of the process between its drain and SIGKILL
+	exitTime        = 2 * time.Second        // time that is reserved for the exit of the process, between the end of its drain and SIGKILL
 	stopTimeout     = 250 * time.Millisecond // time that Close gives to pending calls
 	maxMessage      = 64 << 10
 	maxProbe        = 1 << 10
-	maxProbes       = 16 // concurrent health requests on one connection
+	maxProbes       = 16 // maximum number of concurrent health requests on one connection
 )
 
 // An Option configures [Serve]. If an option is given twice, the last one counts. A nil Option is

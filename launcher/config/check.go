@@ -25,7 +25,7 @@ import (
 // machine.
 type checker struct {
 	*decoder
-	here bool // also check that programs, directories and certificates exist on this machine
+	here bool // whether to check also that programs, directories and certificates exist on this machine
 }
 
 // must reports a broken rule at the key, unless ok is true or the key already has an error.

@@ -55,7 +55,7 @@ type Config struct {
 // those that the launcher finds by their names; see [launcher.SecretConfig].
 type Secret struct {
 	Names  []string `yaml:"names"`  // patterns of further names of variables and flags, such as *_PIN
-	Values []string `yaml:"values"` // further values
+	Values []string `yaml:"values"` // further values that are secret
 	Files  []string `yaml:"files"`  // absolute paths of files whose content is secret
 }
 
@@ -209,7 +209,7 @@ const (
 type Protocol string
 
 const (
-	Auto    Protocol = "auto"    // whichever of the others the instance uses; see [launcher.Protocol]
+	Auto    Protocol = "auto"    // the launcher finds out which of the other three protocols the instance uses; see [launcher.Protocol]
 	GRPC    Protocol = "grpc"    // the instance serves the lifecycle protocol, and the launcher calls it
 	Notify  Protocol = "notify"  // the instance sends messages as for sd_notify(3), and is stopped by signals
 	Signals Protocol = "signals" // the instance uses no protocol: it counts as READY once it runs, and is stopped by signals

@@ -249,7 +249,7 @@ func TestParse_ReportsErrorsByLineAndKey(t *testing.T) {
 	const group = "process_groups: [{name: kv, "
 	for _, c := range []struct {
 		name, text string
-		want       []string // each has the form file:line:column: key: beginning of the rule
+		want       []string // the expected errors, each in the form file:line:column: key: beginning of the rule
 	}{
 		{"nothing", "", []string{"f.yaml:1:1: is empty; it needs process_groups"}},
 		{"a comment", "# soon", []string{"f.yaml:1:1: is empty; it needs process_groups"}},

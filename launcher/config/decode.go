@@ -22,8 +22,8 @@ type decoder struct {
 	lines   map[string]position // the position of each key in the file
 	errs    Errors
 	wrong   map[string]bool // the keys with an error
-	lenient bool            // values with variables that are not set are left out; used to find state_dir
-	unset   bool            // with lenient: such a value was left out
+	lenient bool            // leave out values that contain variables which are not set; used to find state_dir
+	unset   bool            // a value was left out because of the field lenient
 	nodes   int             // number of visited nodes; the target of an alias is counted each time that the alias is used
 }
 
@@ -106,7 +106,7 @@ func (d *decoder) value(n *yaml.Node, key string, v reflect.Value, inSeconds boo
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		if _, ok := v.Addr().Interface().(*Restart); ok && n.Kind == yaml.ScalarNode { // the short form, as in restart_policy: never
+		if _, ok := v.Addr().Interface().(*Restart); ok && n.Kind == yaml.ScalarNode { // this is the short form of a restart policy, as in restart_policy: never
 			d.value(n, key, v.FieldByName("Policy"), false)
 			d.wrong[join(key, "policy")] = d.wrong[key]
 			return

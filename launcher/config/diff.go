@@ -48,7 +48,7 @@ func (c Change) String() string {
 	}
 	old, new := c.Old, c.New
 	if old == new {
-		new += ", changed" // both values are secrets, so their texts are equal
+		new += ", changed" // both values are masked secrets, so their texts are equal
 	}
 	return fmt.Sprintf("~ %s: %s → %s (%s)", at, dash(old), dash(new), c.Effect)
 }
@@ -155,7 +155,7 @@ func flatten(c *Config, v any) leaves {
 		case map[string]string:
 			for _, name := range slices.Sorted(maps.Keys(v)) {
 				text := shown.env(name, v[name])
-				if key == "env_file" { // all values are hidden, because such files are where secrets are kept
+				if key == "env_file" { // all values from env_file are hidden, because such files usually contain secrets
 					text = mask.Mark
 				}
 				add(join(key, name), leaf{strconv.Quote(v[name]), strconv.Quote(text), effect})

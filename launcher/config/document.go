@@ -130,7 +130,7 @@ func runeAt(text []byte, at position) rune {
 // without their position.
 func findBadText(text []byte) (at position, rule string) {
 	if bytes.HasPrefix(text, []byte{0xff, 0xfe}) || bytes.HasPrefix(text, []byte{0xfe, 0xff}) {
-		return position{}, "" // the text is UTF-16, which the parser checks
+		return position{}, "" // the text is UTF-16, which the parser itself checks
 	}
 	line, column := 1, 1
 	for rest := text; len(rest) > 0; {

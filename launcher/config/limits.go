@@ -11,13 +11,13 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// Condition says when a group lets a group start that depends on it.
+// Condition is what must hold for a group before a group that depends on it is started.
 type Condition string
 
 const (
-	Started   Condition = "started"   // its processes have been started
-	Healthy   Condition = "healthy"   // it has enough ready processes
-	Completed Condition = "completed" // it is a job, and all its processes have ended without a failure
+	Started   Condition = "started"   // the processes of the group have been started
+	Healthy   Condition = "healthy"   // the group has enough ready processes
+	Completed Condition = "completed" // the group is a job, and all its processes have ended without a failure
 )
 
 // An Rlimit is a soft and a hard limit, as in 1024:4096, or one number for both. A limit can be

@@ -26,7 +26,7 @@ func TestReferencePage_DocumentsEveryKey(t *testing.T) {
 	keys(want, "", reflect.ValueOf(*c))
 	delete(want, "process_groups")
 	keys(want, "", reflect.ValueOf(c.Groups[0]))
-	for key := range want { // the keys of probes are in one table for all of them
+	for key := range want { // the page has one table with the keys of all probes
 		if kind, rest, ok := strings.Cut(key, "Probe."); ok {
 			delete(want, key)
 			want[kind+"Probe"] = "–"

@@ -105,7 +105,7 @@ func (r *Result) file(name string, text []byte) { r.Files = append(r.Files, File
 // A group holds what is needed to export one group of the configuration.
 type group struct {
 	*config.Group
-	masked *config.Group // the same without secrets
+	masked *config.Group // the same group without secrets
 	config *config.Config
 	result *Result
 }

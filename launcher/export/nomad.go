@@ -241,7 +241,7 @@ func (g group) nomadResources() *nomadResources {
 	const mib = 1 << 20
 	r := nomadResources{MemoryMB: int((g.Limits.Memory + mib - 1) / mib)}
 	if r.MemoryMB > 0 {
-		r.MemoryMB = max(r.MemoryMB, 10) // Nomad accepts no less
+		r.MemoryMB = max(r.MemoryMB, 10) // Nomad accepts no smaller number
 	}
 	if cpus := g.Limits.CPUs; cpus == math.Trunc(cpus) {
 		r.Cores = int(cpus)
@@ -336,7 +336,7 @@ func (g group) nomadGaps() {
 	g.gap(g.UserGroup != "", "group", "is not exported; the process has the groups of its user")
 	g.gap(len(g.Rlimits) > 0, "rlimits", "are not exported; with the driver docker, set ulimit")
 	g.gap(g.Limits.CPUs != math.Trunc(g.Limits.CPUs), "limits.cpus", "%v is not exported: Nomad reserves MHz, or whole cores; set Resources.CPU", g.Limits.CPUs)
-	g.gap(g.Limits.Memory > 0 && g.Limits.Memory < 10<<20, "limits.memory", "is 10MiB, because Nomad accepts no less")
+	g.gap(g.Limits.Memory > 0 && g.Limits.Memory < 10<<20, "limits.memory", "is 10MiB, because Nomad accepts no smaller number")
 	g.gap(g.Restart.Policy == config.Always && g.Kind == config.Job, "restart_policy", "always is not possible: a task of a batch job that has succeeded is not started again")
 	for _, name := range g.DependsOn {
 		g.gap(g.Conditions[name] == config.Completed, "depends_on."+name, "run the job %s first, or as a task with the lifecycle hook prestart", name)

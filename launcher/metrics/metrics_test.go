@@ -188,7 +188,7 @@ func TestCollector_ReportsUnwritableStateFile(t *testing.T) {
 	}
 	next := filepath.Join(dir, "state.json.next") // a directory at this path makes writing fail
 	for err := os.Mkdir(next, 0o700); err != nil; err = os.Mkdir(next, 0o700) {
-		if !errors.Is(err, fs.ErrExist) { // the launcher is writing the file at the moment
+		if !errors.Is(err, fs.ErrExist) { // the launcher is writing the file at the moment, so try again
 			t.Fatal(err)
 		}
 	}

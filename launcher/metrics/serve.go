@@ -24,7 +24,7 @@ const (
 	idleTimeout   = 2 * time.Minute
 	stopTimeout   = time.Second // time that pending scrapes have when the launcher ends
 	maxHeader     = 16 << 10
-	maxScrapes    = 8 // concurrent scrapes; further requests are answered with status 503
+	maxScrapes    = 8 // maximum number of concurrent scrapes; further requests are answered with status 503
 )
 
 // Serve serves the metrics of a launcher, of the Go runtime and of the launcher's process at

@@ -22,7 +22,7 @@ func beInit() {
 		return
 	}
 	signals := make(chan os.Signal, 100)
-	signal.Notify(signals) // before the child is started, because the kernel drops signals that the first process does not handle
+	signal.Notify(signals) // called before the child is started, because the kernel drops signals that the first process does not handle
 	self, err := os.Executable()
 	if err != nil {
 		printed().end(fmt.Errorf("launcher: %w", err))

@@ -46,7 +46,7 @@ func main() {
 	beInit()
 	cmd := root()
 	if c, _, err := cmd.Find(os.Args[1:]); err == nil && c.Name() == "run" {
-		launcher.ServeUpgrades(func() { execute(cmd) }) // returns only on systems without upgrades
+		launcher.ServeUpgrades(func() { execute(cmd) }) // this call returns only on systems without upgrades
 	}
 	execute(cmd)
 }

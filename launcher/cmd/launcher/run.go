@@ -166,7 +166,7 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 	}
 	cfg.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	cfg.Output = cmd.OutOrStdout()
-	out := printed().out // for the output of the launcher itself; writing to it never blocks
+	out := printed().out // gets the output of the launcher itself; writing to it never blocks
 	cfg.Helper = []string{self, "exec", "--"}
 	cfg.Guardian = []string{self, "guard"}
 	cfg.UpgradeCheck = append([]string{"upgrade-check", "--metrics-now=" + metricsAt, "--"}, os.Args[1:]...)

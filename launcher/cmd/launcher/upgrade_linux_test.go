@@ -152,7 +152,7 @@ process_groups:
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	for i, line := range lines[:len(lines)-1] { // the last one may be incomplete
+	for i, line := range lines[:len(lines)-1] { // the last line may be incomplete
 		if _, said, _ := strings.Cut(line, " | "); said != fmt.Sprint(i+1) {
 			t.Fatalf("line %d of %d is %q", i+1, len(lines), line)
 		}
@@ -271,7 +271,7 @@ process_groups:
 		if code == 0 {
 			break
 		}
-		if time.Now().After(late) { // until then, another upgrade may be under way
+		if time.Now().After(late) { // before that time, another upgrade may be under way
 			t.Fatalf("upgrade: code %d\n%s", code, stderr)
 		}
 	}

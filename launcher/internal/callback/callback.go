@@ -66,7 +66,7 @@ func CallContext(ctx context.Context, name string, f func(context.Context) error
 func callError(name string, f func() error) (p *PanicError, err error) {
 	p = Call(name, func() {
 		if err = f(); err != nil {
-			err = errors.New(err.Error()) // call Error here, where a panic in it is recovered
+			err = errors.New(err.Error()) // calls err.Error here, because a panic in it is recovered here
 		}
 	})
 	if p != nil {

@@ -18,7 +18,7 @@ type Check struct {
 	spec.CanaryCheck
 	Group    string
 	Revision int
-	Canaries []string // their ids
+	Canaries []string // ids of the canaries
 	In       proc.Containment
 }
 

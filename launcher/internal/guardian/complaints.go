@@ -49,7 +49,7 @@ type complaints struct {
 	dir string
 
 	mu       sync.Mutex
-	reported map[string]bool // by text of the report; false if it could not be written, for instance because the disk is full
+	reported map[string]bool // the reports by their text; the value is false if a report could not be written, for instance because the disk is full
 }
 
 func newComplaints(dir string) *complaints { return &complaints{dir: dir, reported: map[string]bool{}} }

@@ -136,7 +136,7 @@ func readOutputs(s statefile.State, dir string, stop <-chan os.Signal, masker *m
 	var readers []*output.StoppableReader
 	var errs []error
 	lost := newComplaints(dir)
-	defer lost.retry() // runs after the logs are closed
+	defer lost.retry() // this deferred call runs after the logs are closed
 	logs := output.NewLogs(nil, lost.add)
 	for name, g := range s.Groups {
 		for _, p := range g.Processes {
@@ -175,7 +175,7 @@ func readOutputs(s statefile.State, dir string, stop <-chan os.Signal, masker *m
 	go func() { reading.Wait(); close(ended) }()
 	select {
 	case <-ended:
-		select { // wait here, with the listeners still open
+		select { // waits for the next launcher, with the listeners still open
 		case <-time.After(HoldTime):
 		case <-stop:
 		}

@@ -138,7 +138,7 @@ func startEtcd(ctx context.Context, dir string) (string, error) {
 	c := embed.NewConfig()
 	c.Dir, c.LogLevel, c.UnsafeNoFsync = dir, "error", true
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{clients}, []url.URL{clients}
-	c.ListenPeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}} // no address that peers would use, because this etcd has no peers
+	c.ListenPeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}} // etcd requires an address for peers, but this etcd has none, so nothing uses the address
 	e, err := embed.StartEtcd(c)
 	if err != nil {
 		return "", err

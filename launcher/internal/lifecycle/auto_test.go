@@ -90,7 +90,7 @@ func TestAuto_ReportingProcessIsReadyWhenItSaysSo(t *testing.T) {
 	testkit.Equal(t, "message", m.Message, "serving")
 	testkit.Equal(t, "uses", m.Uses(), spec.Notify)
 
-	m = spawn(config(auto)) // a process that listens, and does not answer yet
+	m = spawn(config(auto)) // this process listens, but does not answer yet
 	m.readinessFails(codes.DeadlineExceeded)
 	m.pass(20 * time.Second)
 	testkit.Equal(t, "state of a process that listens", m.State, lifecycle.Spawning)
@@ -157,7 +157,7 @@ func TestAuto_LateProtocolIsUsed(t *testing.T) {
 	m := spawn(config(auto))
 	m.readinessFails(codes.Unavailable)
 	m.pass(lifecycle.SettleTime)
-	m.readiness(pb.ReadinessResponse_STARTING) // stale, or an answer to a dry run
+	m.readiness(pb.ReadinessResponse_STARTING) // such an answer is stale, or belongs to a dry run
 	testkit.Equal(t, "state", m.State, lifecycle.Ready)
 	m.pushReady()
 	testkit.Equal(t, "uses", m.Uses(), spec.GRPC)

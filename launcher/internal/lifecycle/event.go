@@ -25,7 +25,7 @@ type Event struct {
 	Status    *pb.ShutdownStatus
 
 	Reason     string
-	Grace      time.Duration // if not zero, replaces the configured grace period, and is enforced
+	Grace      time.Duration // if not zero, this grace period replaces the configured one, and is enforced
 	Config     *spec.Group
 	DrainError string
 	Exit       proc.Exit

@@ -53,7 +53,7 @@ type Machine struct {
 	State   State
 	Outcome Outcome
 	Message string              // the last message that the process sent, or that describes it
-	Metrics *pb.ShutdownMetrics // as last reported by the process
+	Metrics *pb.ShutdownMetrics // the last metrics that the process has reported
 	Report  string              // what the drain waits for, with the goroutines of the process; empty if the process was not asked for a report
 
 	ReadyAt time.Time
@@ -81,7 +81,7 @@ type Machine struct {
 	readyBy     time.Time
 	failures    int // consecutive failed liveness checks
 	startedAt   time.Time
-	passed      map[probe.Role]bool // the verdicts of the probes; a missing one counts as failed
+	passed      map[probe.Role]bool // the verdicts of the probes; a probe without a verdict counts as failed
 
 	uses           spec.Protocol // with protocol auto, what the process is known to use; empty if nothing is known yet
 	expects        spec.Protocol // what earlier processes of the group have used, if it is grpc or notify

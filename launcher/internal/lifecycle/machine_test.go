@@ -99,9 +99,9 @@ func TestShutdown_SendsSIGTERMThenSIGKILLAtDeadlines(t *testing.T) {
 func TestShutdown_ProcessThatAsksGetsMoreTimeUpToMaximum(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		at     time.Duration // when the status arrives
+		at     time.Duration // time at which the status arrives
 		status *pb.ShutdownStatus
-		until  time.Duration // when SIGTERM must be sent
+		until  time.Duration // time at which SIGTERM must be sent
 		count  int
 	}{
 		{"no request", time.Second, reports(pb.ShutdownStatus_SHUTDOWN_DRAINING), 3 * time.Second, 0},
@@ -169,7 +169,7 @@ func TestGracePeriod_EndIsReportedAndStopsNoProcess(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		answer func(m *simulation) []string
-		report string // "" if there is none
+		report string // the expected report of the end of the grace period; "" if none is expected
 	}{
 		{"it drains", func(m *simulation) []string {
 			s := reports(pb.ShutdownStatus_SHUTDOWN_DRAINING)
@@ -596,7 +596,7 @@ func TestShutdown_AsksForReportBeforeEnd(t *testing.T) {
 				m.pass(min(m.next(), test.end-time.Millisecond-m.elapsed()))
 			}
 			testkit.Equal(t, "when it was asked", m.reports, []time.Duration{test.end - time.Second, test.end - time.Second/2})
-			m.status(reports(pb.ShutdownStatus_SHUTDOWN_DRAINING)) // a process that does not know the field
+			m.status(reports(pb.ShutdownStatus_SHUTDOWN_DRAINING)) // as from a process that does not know the field for reports
 			testkit.Equal(t, "report", m.Report, "report 2")
 		})
 	}

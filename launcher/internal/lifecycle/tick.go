@@ -56,7 +56,7 @@ func (m *Machine) tick(now time.Time) []Action {
 		}
 		if m.pollDue(now) {
 			actions := m.call(now, DoAskReadiness, 0)
-			m.scheduleLivenessCheck(now) // if liveness checks are turned off, this was the only check, made after an adoption
+			m.scheduleLivenessCheck(now) // if liveness checks are turned off, the pending check was the only one, made after an adoption
 			return actions
 		}
 	case deregistering:

@@ -73,7 +73,7 @@ func probedProcess(port string) error {
 // A routes value is a router. Clients connect only to processes that it has.
 type routes struct {
 	mu    sync.Mutex
-	ports map[string]int // by id of the process
+	ports map[string]int // port of each process, by its id
 	added []string
 }
 

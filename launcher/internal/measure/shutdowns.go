@@ -49,7 +49,7 @@ type transitionLog struct {
 	mu    sync.Mutex
 	state map[string]string // the last logged state of each process by id
 	count int
-	gaps  int // transitions whose first state is not the last one that was logged
+	gaps  int // number of transitions that begin in another state than the last one that was logged for the process
 }
 
 func (s *transitionLog) Enabled(context.Context, slog.Level) bool { return true }

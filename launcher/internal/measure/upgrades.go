@@ -71,7 +71,7 @@ func upgrades(w io.Writer, times int) error {
 // An upgrading is a launcher that is upgraded.
 type upgrading struct {
 	dir, launcher string
-	log           bytes.Buffer // complete when the launcher has ended
+	log           bytes.Buffer // the log of the launcher; complete when the launcher has ended
 	rolls         int
 }
 

@@ -169,7 +169,7 @@ func (f *File) flush(deadline time.Time) bool {
 
 // sink returns the name of the destination of the lines, for messages.
 func (f *File) sink() string {
-	if f.out != nil { // out is a pipe or a terminal
+	if f.out != nil { // lines are written to out, which is a pipe or a terminal, so the message names no disk
 		return "the reader of this output"
 	}
 	return "the disk"

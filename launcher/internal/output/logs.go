@@ -17,7 +17,7 @@ type Logs struct {
 	mu       sync.Mutex
 	files    map[string]*sharedFile   // files by path
 	counts   map[string]*Counts       // counts by group
-	removing map[string]chan struct{} // by path; each channel is closed when the files of an earlier process have been removed
+	removing map[string]chan struct{} // channels by path, each of which is closed when the files of an earlier process have been removed
 
 	removals sync.WaitGroup
 }

@@ -100,7 +100,7 @@ func (g *GroupLogs) trim() {
 	inUse := func(e earlierLog) bool { return g.inUse(e.id, e.path) }
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	g.earlier = slices.DeleteFunc(g.earlier, inUse) // in one pass, because there may be many thousands
+	g.earlier = slices.DeleteFunc(g.earlier, inUse) // removes the logs in use in one pass, because there may be many thousands
 	for len(g.earlier) > 0 && len(g.earlier)+g.ended > g.keep {
 		oldest := g.earlier[0]
 		g.earlier = g.earlier[1:]

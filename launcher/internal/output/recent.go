@@ -10,7 +10,7 @@ import (
 type Line struct {
 	Time           time.Time
 	Group, Process string
-	Stream         string // "out" or "err"
+	Stream         string // name of the stream: "out" or "err"
 	Text           string
 	Missed         int // how many lines before this one the subscriber has missed because it was too slow
 }

@@ -15,7 +15,7 @@ import (
 
 // After Stop, the reader reads to the end of the current line, and nothing of the next one.
 func TestStoppableReader_StopsAtLineEnd(t *testing.T) {
-	const never = time.Hour // waiting this long would let the test time out
+	const never = time.Hour // longer than any test may take, so a test that waits this long times out
 	for _, c := range []struct {
 		name, before, after string // the process prints the text before, then Stop is called, then it prints the text after
 		maxLine             int

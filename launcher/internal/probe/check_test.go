@@ -141,7 +141,7 @@ func TestCheck_GRPCSucceedsIfServiceIsServing(t *testing.T) {
 
 // No kind of check waits longer than its context.
 func TestCheck_EndsWithItsContextIfServerHangs(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections by its queue, and never answers
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections into the queue of this listener, but no request is answered
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ import (
 // A Host is what a launcher has for all of its processes. Its fields are set before the first process
 // is launched, and do not change afterwards.
 type Host struct {
-	Dir         string // absolute path
+	Dir         string // absolute path of the launcher's directory
 	Router      Router // nil: there is no router
 	Helper      []string
 	Publish     func(events.Event)
@@ -93,11 +93,11 @@ type Process struct {
 	cutHooks func()        // closes hooksCut
 
 	conn       *transport.Connection
-	notify     *notify.Socket                     // nil if the process has none
-	stopProbes context.CancelFunc                 // nil before the process runs
+	notify     *notify.Socket                     // the socket for messages as for sd_notify(3); nil if the process has none
+	stopProbes context.CancelFunc                 // ends the probes; nil before the process runs
 	begun      chan struct{}                      // closed when proc is set
 	port       int                                // what {port} stands for; 0 if the configuration does not mention it
-	child      pb.ProcessLifecycleInterfaceClient // nil for a process without the protocol
+	child      pb.ProcessLifecycleInterfaceClient // calls the lifecycle protocol of the process; nil if the process does not use it
 	proc       *proc.Process
 	calls      sync.WaitGroup // counts goroutines that call the process or the router, or run hooks
 	logs       sync.WaitGroup // counts goroutines that copy the output
@@ -278,7 +278,7 @@ func (p *Process) run() {
 		p.proc.Close()
 	}
 	p.group.GroupLogs.Ended(p.cfg.Log, p.id)
-	gate.Leave() // only now, because an upgrade before this line would lose the rest of the output
+	gate.Leave() // the gate is left only now, because an upgrade before this line would lose the rest of the output
 }
 
 // firstEvent publishes that the process is being started or adopted, and returns the first event

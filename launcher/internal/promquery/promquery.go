@@ -65,7 +65,7 @@ func ask(ctx context.Context, server, query string) (values []string, err error)
 	if err != nil {
 		var wrapped *url.Error
 		if errors.As(err, &wrapped) {
-			err = wrapped.Err // without the URL, which contains the query
+			err = wrapped.Err // leaves out the URL, because it contains the query
 		}
 		return nil, err
 	}

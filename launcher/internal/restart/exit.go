@@ -18,7 +18,7 @@ type Exit struct {
 
 	Rolling bool // a roll is under way and not paused
 	Target  bool // the roll increases the number of processes of this revision
-	Pending bool // the roll has yet to replace processes of this revision
+	Pending bool // the roll has not replaced all processes of this revision yet
 }
 
 // A FollowUp is what follows an exit.

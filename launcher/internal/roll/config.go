@@ -21,7 +21,7 @@ func (f OnFailure) String() string { return [...]string{"pause", "rollback", "co
 type Config struct {
 	Desired    int // number of instances at the end
 	MinHealthy int // number of instances that must stay available, 0 ≤ MinHealthy ≤ Desired
-	MaxSurge   int // number of instances above Desired; 0 stops before it starts and needs MinHealthy < Desired
+	MaxSurge   int // how many instances may exist above Desired; with 0 an instance is stopped before its replacement starts, and MinHealthy must be less than Desired
 
 	MinReady         time.Duration // how long an instance must be ready before it counts as available
 	ProgressDeadline time.Duration // longest time without progress, except for back-off and the wait for canaries; 0: no limit
@@ -30,7 +30,7 @@ type Config struct {
 	CanaryWait time.Duration // how long the canaries must stay available before the others follow
 	Checked    bool          // the others follow only after the canaries have passed a check that began after CanaryWait
 
-	OnlyForward bool // old instances cannot be started, so new ones replace the old ones that fail, beyond Canary if necessary
+	OnlyForward bool // old instances cannot be started, so new instances replace old ones that fail, even if there are then more new ones than Canary
 
 	OnFailure  OnFailure
 	Retries    int           // number of failures in a row that are retried; 0: an operator has to resume the roll

@@ -87,7 +87,7 @@ func keep(t *testing.T, c roll.Config, v roll.View, paused bool) {
 				continue
 			}
 			if a := roll.Keep(c, w.view, paused); a.Do != roll.Wait {
-				continue // time has passed, so newly ready instances are available
+				continue // enough time has passed that newly ready instances count as available
 			}
 			want := c.Desired
 			if paused {

@@ -17,10 +17,10 @@ const Surplus = "one too many"
 // An Action is what the caller has to do next.
 type Action struct {
 	Do      Verb
-	Version Version       // for Start: the version of the instance to start
-	ID      string        // for Stop: the instance to stop
-	Why     string        // for Stop: the reason, for the log
-	Until   time.Duration // for Wait: when to call Next again if nothing has happened; 0: never
+	Version Version       // set for Start: the version of the instance to start
+	ID      string        // set for Stop: the id of the instance to stop
+	Why     string        // set for Stop: the reason, for the log
+	Until   time.Duration // set for Wait: when to call Next again even if nothing has happened; 0: never
 }
 
 // Next returns the next action and the state to pass to the next call. The caller must have done

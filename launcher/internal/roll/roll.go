@@ -14,7 +14,7 @@ import (
 // If From equals To, the configuration of the instances to be replaced is not known, because an
 // earlier launcher has started them. Such a roll cannot turn back.
 type Roll struct {
-	From, To int // numbers of revisions
+	From, To int // numbers of the revisions that the roll replaces and leads to
 	Reason   string
 
 	state     State
@@ -95,7 +95,7 @@ type Change int
 const (
 	GoesOn    Change = iota // the roll continues: the caller does the action
 	TurnsBack               // the caller calls Rollback with the rules of From
-	Pauses                  // the roll is paused: the caller wants From until it resumes the roll or rolls it back
+	Pauses                  // the roll is paused: the caller keeps the revision From until it resumes the roll or rolls it back
 	Ends                    // the roll has ended: Phase says how
 )
 

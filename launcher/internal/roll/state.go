@@ -154,7 +154,7 @@ func (s State) awaitCanaries(c Config, v View) State {
 	until, waiting := s.CanaryUntil(c, v)
 	switch {
 	case waiting && v.Now < until:
-	case !waiting, !c.Checked, v.PassedAt > 0 && v.PassedAt >= until: // not waiting: the group has been scaled down, and needs no canary
+	case !waiting, !c.Checked, v.PassedAt > 0 && v.PassedAt >= until: // if the roll is not waiting, the group has been scaled down and needs no canary
 		s.Phase, s.Progress = Rolling, v.Now
 	case c.ProgressDeadline > 0 && v.Now-until >= c.ProgressDeadline:
 		s.Why = fmt.Sprintf("the check of the canaries has given no answer for %v", c.ProgressDeadline)

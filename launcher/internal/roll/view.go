@@ -36,7 +36,7 @@ type Instance struct {
 // caller.
 type View struct {
 	Now       time.Duration
-	Instances []Instance // oldest first; the oldest are replaced first
+	Instances []Instance // the instances, oldest first; the oldest are replaced first
 
 	// NoOldStart says that no old instance may be started in place of one that has failed: it is
 	// too early after the failure, or the group was given up.

@@ -37,7 +37,7 @@ type Secrets struct {
 
 // A process has secret values of its own.
 type process struct {
-	ended  <-chan struct{} // closed when all of its output has been read
+	ended  <-chan struct{} // closed when all output of the process has been read
 	values []string
 }
 
@@ -158,7 +158,7 @@ func ReadFiles(files []string) (content []string, err error) {
 func readFile(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return "", errors.Unwrap(err) // without the path, which the caller adds
+		return "", errors.Unwrap(err) // leaves out the path, because the caller adds it
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))

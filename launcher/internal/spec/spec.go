@@ -38,7 +38,7 @@ type Group struct {
 	Job     bool `json:",omitempty"` // the processes run to completion, and take no part in rolls
 	Command []string
 	WorkDir string
-	Env     []string // NAME=value
+	Env     []string // variables in the form NAME=value
 
 	ClearEnv bool `json:",omitempty"` // the processes do not get the launcher's environment
 
@@ -82,10 +82,10 @@ type Group struct {
 type Protocol string
 
 const (
-	Auto    Protocol = "auto"    // whichever of the others the process uses
-	GRPC    Protocol = "grpc"    // the lifecycle protocol
-	Notify  Protocol = "notify"  // messages as for sd_notify(3), and signals
-	Signals Protocol = "signals" // signals only
+	Auto    Protocol = "auto"    // the launcher finds out which of the other three protocols the process uses
+	GRPC    Protocol = "grpc"    // the process serves the lifecycle protocol
+	Notify  Protocol = "notify"  // the process sends messages as for sd_notify(3), and is stopped by signals
+	Signals Protocol = "signals" // the process uses no protocol, and is stopped by signals
 )
 
 // CallsProcess reports whether the launcher calls, or tries to call, the process.
@@ -94,7 +94,7 @@ func (p Protocol) CallsProcess() bool { return p == Auto || p == GRPC }
 // HearsProcess reports whether the process can send messages as for sd_notify(3).
 func (p Protocol) HearsProcess() bool { return p == Auto || p == Notify }
 
-// A Condition says when a group lets a group start that depends on it.
+// A Condition is what must hold for a group before a group that depends on it is started.
 type Condition string
 
 const (
@@ -109,7 +109,7 @@ func (g Group) ConditionOf(name string) Condition { return cmp.Or(g.Conditions[n
 // An Rlimit is a limit of the kernel for each process.
 type Rlimit struct {
 	Name       string // such as nofile
-	Soft, Hard uint64 // Unlimited for no limit
+	Soft, Hard uint64 // the soft and the hard limit; Unlimited means no limit
 }
 
 // Unlimited is the value of an Rlimit that is no limit.

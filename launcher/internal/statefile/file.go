@@ -33,7 +33,7 @@ const (
 type Error struct {
 	Path    string
 	Cause   error
-	Damaged bool // the file was damaged; it can be replaced by what is found without it
+	Damaged bool // the file was damaged; Recover can replace it by what it finds without the file
 
 	Found string // for a damaged file: the processes that can be adopted; empty if there are none
 }

@@ -29,7 +29,7 @@ var Behaviors = []string{"clean", "slow-drain", "hang", "request-more", "crash"}
 
 type runner struct {
 	id            string
-	behavior      atomic.Value // a string, such as "clean"
+	behavior      atomic.Value // the name of the behavior, a string such as "clean"
 	drain, work   time.Duration
 	more          time.Duration
 	remaining     atomic.Int64 // number of pieces of the initial work that are left

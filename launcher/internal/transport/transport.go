@@ -40,7 +40,7 @@ type Connection struct {
 	port atomic.Int32 // port that the process has reported; 0: none yet
 
 	mu   sync.Mutex
-	conn *grpc.ClientConn // nil before Open
+	conn *grpc.ClientConn // the gRPC connection; nil before Open
 }
 
 // New returns a connection that has not been opened.

@@ -69,7 +69,7 @@ func execute(program string, args []string, handoff *os.File, files []*os.File, 
 	}
 	env := []string{fmt.Sprintf("%s=%d:%d", envHandoff, number(handoff), os.Getpid())}
 	if failed != "" {
-		failed = strings.ReplaceAll(failed[:min(len(failed), maxFailed)], "\x00", "") // otherwise execve could fail
+		failed = strings.ReplaceAll(failed[:min(len(failed), maxFailed)], "\x00", "") // shortened and without zero bytes, because execve could fail otherwise
 		env = append(env, envFailed+"="+failed)
 	}
 	for _, v := range os.Environ() {

@@ -28,7 +28,7 @@ func TestGate_CloseWaitsForEnteredAndBlocksEnter(t *testing.T) {
 		closed := make(chan error)
 		go func() { closed <- g.Close(t.Context()) }()
 		time.Sleep(time.Second)
-		g.Enter() // must not wait for Close, which waits for the first one
+		g.Enter() // this call must not wait for Close, which waits for the first call of Enter to leave
 		g.Leave()
 		select {
 		case <-closed:

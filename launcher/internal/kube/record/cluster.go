@@ -26,7 +26,7 @@ type cluster struct {
 
 type objects struct {
 	deployment *appsv1.Deployment
-	replicas   [3]*appsv1.ReplicaSet // by version
+	replicas   [3]*appsv1.ReplicaSet // the replica set of each version
 	pods       map[string]*corev1.Pod
 	scaled     []string // decisions of the controllers since the last event
 	changed    time.Time

@@ -15,7 +15,7 @@ type trace struct {
 
 // A step is an event, and the decisions of the controllers that followed.
 type step struct {
-	Event string   `json:"event"`           // what happened to a pod: "ready", "prove", "relapse" before that, "crash", "end" of "old", "new" or "newer"; or "update", "undo" or "supersede" of the Deployment
+	Event string   `json:"event"`           // what happened: "ready", "prove", "relapse" (before "prove"), "crash" or "end" of a pod that is "old", "new" or "newer"; or "update", "undo" or "supersede" of the Deployment
 	Scale []string `json:"scale,omitempty"` // decisions of the controllers in order: the numbers of old or new replicas that they set
 	Then  []counts `json:"then"`            // numbers of old, new and, with the life supersede, newer pods, when the controllers are idle again
 }
