@@ -224,9 +224,9 @@ var guarded = []struct {
 		},
 		func(t *testing.T, it any) { it.(io.Reader).Read(make([]byte, 5)) },
 		map[string]func(t *testing.T, it any){
-			"its end":       func(_ *testing.T, it any) { readOnce(it.(io.Reader)); readOnce(it.(io.Reader)) },
-			"its Close":     func(_ *testing.T, it any) { it.(io.Closer).Close() },
-			"io.Copy of it": func(_ *testing.T, it any) { io.Copy(io.Discard, it.(io.Reader)) },
+			"until its end":       func(_ *testing.T, it any) { readOnce(it.(io.Reader)); readOnce(it.(io.Reader)) },
+			"until its Close":     func(_ *testing.T, it any) { it.(io.Closer).Close() },
+			"until io.Copy of it": func(_ *testing.T, it any) { io.Copy(io.Discard, it.(io.Reader)) },
 		},
 		func(t *testing.T, it any) { wantResult(t, "Read", atEOF, readOnce(it.(io.Reader))) },
 	},
@@ -244,9 +244,9 @@ var guarded = []struct {
 			it.(*ctxshutdown.Reader).SetReadDeadline(time.Time{})
 		},
 		map[string]func(t *testing.T, it any){
-			"its end":       func(_ *testing.T, it any) { readOnce(it.(io.Reader)); readOnce(it.(io.Reader)) },
-			"its Close":     func(_ *testing.T, it any) { it.(io.Closer).Close() },
-			"io.Copy of it": func(_ *testing.T, it any) { io.Copy(io.Discard, it.(io.Reader)) },
+			"until its end":       func(_ *testing.T, it any) { readOnce(it.(io.Reader)); readOnce(it.(io.Reader)) },
+			"until its Close":     func(_ *testing.T, it any) { it.(io.Closer).Close() },
+			"until io.Copy of it": func(_ *testing.T, it any) { io.Copy(io.Discard, it.(io.Reader)) },
 		},
 		func(t *testing.T, it any) { wantResult(t, "Read", atEOF, readOnce(it.(io.Reader))) },
 	},
@@ -257,8 +257,8 @@ var guarded = []struct {
 		},
 		func(t *testing.T, it any) { it.(io.Reader).Read(make([]byte, 5)) },
 		map[string]func(t *testing.T, it any){
-			"its end":   func(_ *testing.T, it any) { readOnce(it.(io.Reader)); readOnce(it.(io.Reader)) },
-			"its Close": func(_ *testing.T, it any) { it.(io.Closer).Close() },
+			"until its end":   func(_ *testing.T, it any) { readOnce(it.(io.Reader)); readOnce(it.(io.Reader)) },
+			"until its Close": func(_ *testing.T, it any) { it.(io.Closer).Close() },
 		},
 		func(t *testing.T, it any) { wantResult(t, "Read", atEOF, readOnce(it.(io.Reader))) },
 	},
@@ -269,7 +269,7 @@ var guarded = []struct {
 			return ctxshutdown.NewReader(ctx, failing, ctxshutdown.Guarded())
 		},
 		func(t *testing.T, it any) {},
-		map[string]func(t *testing.T, it any){"the error": func(_ *testing.T, it any) { readOnce(it.(io.Reader)) }},
+		map[string]func(t *testing.T, it any){"until the error": func(_ *testing.T, it any) { readOnce(it.(io.Reader)) }},
 		func(t *testing.T, it any) { wantResult(t, "Read", atEOF, readOnce(it.(io.Reader))) },
 	},
 	{
@@ -278,7 +278,7 @@ var guarded = []struct {
 			return ctxshutdown.NewWriter(ctx, io.Discard, ctxshutdown.Guarded())
 		},
 		func(t *testing.T, it any) { io.WriteString(it.(io.Writer), "bytes") },
-		map[string]func(t *testing.T, it any){"its Close": func(_ *testing.T, it any) { it.(io.Closer).Close() }},
+		map[string]func(t *testing.T, it any){"until its Close": func(_ *testing.T, it any) { it.(io.Closer).Close() }},
 		func(t *testing.T, it any) {
 			if _, err := io.WriteString(it.(io.Writer), "bytes"); !errors.Is(err, ctxshutdown.ErrShutdown) {
 				t.Errorf("Write: %v", err)
@@ -293,7 +293,7 @@ var guarded = []struct {
 		},
 		func(t *testing.T, it any) {},
 		map[string]func(t *testing.T, it any){
-			"the error": func(_ *testing.T, it any) { io.WriteString(it.(io.Writer), "bytes") },
+			"until the error": func(_ *testing.T, it any) { io.WriteString(it.(io.Writer), "bytes") },
 		},
 		func(t *testing.T, it any) { io.WriteString(it.(io.Writer), "bytes") },
 	},
@@ -303,7 +303,7 @@ var guarded = []struct {
 			return ctxshutdown.NewListener(ctx, listen(t, "tcp"), ctxshutdown.Guarded())
 		},
 		func(t *testing.T, it any) {},
-		map[string]func(t *testing.T, it any){"its Close": func(_ *testing.T, it any) { it.(io.Closer).Close() }},
+		map[string]func(t *testing.T, it any){"until its Close": func(_ *testing.T, it any) { it.(io.Closer).Close() }},
 		func(t *testing.T, it any) {
 			if _, err := it.(net.Listener).Accept(); !errors.Is(err, net.ErrClosed) {
 				t.Errorf("Accept: %v", err)
@@ -315,7 +315,7 @@ var guarded = []struct {
 func TestGuarded_HoldsGuardUntilInterruptEnds(t *testing.T) {
 	for _, g := range guarded {
 		for name, end := range g.ends {
-			t.Run(g.name+" until "+name, func(t *testing.T) {
+			t.Run(g.name+"/"+name, func(t *testing.T) {
 				for _, tier := range []func(s *ctxshutdown.Swansong) context.Context{
 					func(s *ctxshutdown.Swansong) context.Context { return s },
 					func(s *ctxshutdown.Swansong) context.Context { return request{s, "r"} },

@@ -106,15 +106,15 @@ var loops = map[string]func(ctx context.Context, q *queue, body func(v int) bool
 func TestLoops_PassEveryPulledElementToBody(t *testing.T) {
 	const n = 10
 	for name, loop := range loops {
-		for _, within := range []string{"a body", "a pull"} {
-			if within == "a pull" && name == "All" {
+		for _, when := range []string{"stopped in a body", "stopped in a pull"} {
+			if when == "stopped in a pull" && name == "All" {
 				continue // All receives from a channel, so no pull of an element can stop the scope
 			}
-			t.Run(name+", stopped in "+within, func(t *testing.T) {
+			t.Run(name+"/"+when, func(t *testing.T) {
 				for k := range n + 1 {
 					onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
 						q := queueOf(n)
-						if within == "a pull" {
+						if when == "stopped in a pull" {
 							q.onPop = func(popped int) {
 								if popped == k {
 									end()
@@ -126,7 +126,7 @@ func TestLoops_PassEveryPulledElementToBody(t *testing.T) {
 						}
 						var done []int
 						loop(ctx, q, func(v int) bool {
-							if within == "a body" && v == k {
+							if when == "stopped in a body" && v == k {
 								end()
 							}
 							done = append(done, v) // the body continues after the stop

@@ -102,12 +102,12 @@ func TestTrace_LogsLateReleases(t *testing.T) {
 		{"running", func(_, _ *ctxshutdown.Swansong) {}, false},
 		{"stopped", func(root, _ *ctxshutdown.Swansong) { root.Shutdown() }, false},
 		{"forced", func(_, s *ctxshutdown.Swansong) { s.Force(nil) }, true},
-		{"forced above", func(root, _ *ctxshutdown.Swansong) { root.Force(nil) }, true},
-		{"given up", func(_, s *ctxshutdown.Swansong) { s.Shutdown(); giveUp(s) }, true},
-		{"given up above", func(root, _ *ctxshutdown.Swansong) { root.Shutdown(); giveUp(root) }, true},
-		{"given up while running", func(root, _ *ctxshutdown.Swansong) { giveUp(root) }, false},
-		{"given up beside", func(root, _ *ctxshutdown.Swansong) { giveUp(hold(root, "beside", 1)) }, false},
-		{"given up by a mistake", func(root, s *ctxshutdown.Swansong) { root.Shutdown().Wait(s) }, false},
+		{"root forced", func(root, _ *ctxshutdown.Swansong) { root.Force(nil) }, true},
+		{"drain given up", func(_, s *ctxshutdown.Swansong) { s.Shutdown(); giveUp(s) }, true},
+		{"drain of the root given up", func(root, _ *ctxshutdown.Swansong) { root.Shutdown(); giveUp(root) }, true},
+		{"wait given up before the stop", func(root, _ *ctxshutdown.Swansong) { giveUp(root) }, false},
+		{"drain of a sibling given up", func(root, _ *ctxshutdown.Swansong) { giveUp(hold(root, "beside", 1)) }, false},
+		{"Wait called by mistake with the scope itself", func(root, s *ctxshutdown.Swansong) { root.Shutdown().Wait(s) }, false},
 	} {
 		for _, where := range []struct {
 			name  string

@@ -49,12 +49,12 @@ var services = map[string]func(s *ctxshutdown.Swansong){
 	"discard": func(s *ctxshutdown.Swansong) {
 		late(s, func() int { return 0 }, func(int) { write() })
 	},
-	"callback, stops": func(s *ctxshutdown.Swansong) {
+	"callback, stops the loop": func(s *ctxshutdown.Swansong) {
 		l := eventloop.New(s, eventloop.WithName("ledger"), stopsAfterPanic)
 		l.Start()
 		l.Post(write)
 	},
-	"job, stops": func(s *ctxshutdown.Swansong) {
+	"job, stops the pool": func(s *ctxshutdown.Swansong) {
 		eventloop.NewPool(s, 1, eventloop.WithName("audits"), stopsAfterPanic).Submit(write)
 	},
 }
@@ -103,8 +103,8 @@ func TestPanic_EndsProgramOrIsReturnedByRun(t *testing.T) {
 		{"job", 2, []string{`eventloop: panic in a job of the pool "audits"; jobs not finished: `, "panic: assignment to entry in nil map", "eventloop_test.write"}},
 		{"late offload", 2, []string{`eventloop: panic in the work or a discard function of an offload of the pool "audits"; jobs not finished: `, "panic: assignment to entry in nil map", "eventloop_test.write"}},
 		{"discard", 2, []string{`eventloop: panic in the work or a discard function of an offload of the pool "audits"; jobs not finished: `, "panic: assignment to entry in nil map", "eventloop_test.write"}},
-		{"callback, stops", 1, []string{`a panic has stopped the event loop \"ledger\"`, "eventloop_test.write", "Run has returned:", "assignment to entry in nil map"}},
-		{"job, stops", 1, []string{`a panic has stopped the pool \"audits\"`, "eventloop_test.write", "Run has returned:", "assignment to entry in nil map"}},
+		{"callback, stops the loop", 1, []string{`a panic has stopped the event loop \"ledger\"`, "eventloop_test.write", "Run has returned:", "assignment to entry in nil map"}},
+		{"job, stops the pool", 1, []string{`a panic has stopped the pool \"audits\"`, "eventloop_test.write", "Run has returned:", "assignment to entry in nil map"}},
 	} {
 		t.Run(test.service, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSubprocess_ServicePanics$", "-test.timeout=60s")

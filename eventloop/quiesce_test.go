@@ -390,7 +390,7 @@ func TestQuiesce_NamesProducersThatWereNotStopped(t *testing.T) {
 	}
 	for i := range producers {
 		var err *eventloop.QuiesceTimeoutError
-		isTrue(t, "Quiesce names those who are left", errors.As(l.Quiesce(0), &err) && err.Handles == producers-i)
+		isTrue(t, "Quiesce counts the producers that are left", errors.As(l.Quiesce(0), &err) && err.Handles == producers-i)
 		close(stop[i])
 		isTrue(t, "refused", !receive(t, "the end of a producer", stopped).Post(never(t, "a callback of a released handle")))
 	}

@@ -56,7 +56,7 @@ func TestWithOSThread_LocksThreadOfStartedLoop(t *testing.T) {
 		testkit.Equal(t, "threads", len(threads), 1)
 		for id, what := range threads {
 			testkit.Equal(t, "what ran on it", what, []string{"init", "callback", "timer", "completion", "callback"})
-			isTrue(t, "it is nobody else's", !taken[id])
+			isTrue(t, "no other goroutine has it", !taken[id])
 		}
 	})
 }

@@ -25,17 +25,17 @@ func TestInOrder_DividesRemainingTimeAmongStages(t *testing.T) {
 		over    time.Duration
 		want    string
 	}{
-		{"nobody needs any", [3]time.Duration{0, 0, 0}, 0, [3]time.Duration{0, 0, 0}, 0, ""},
+		{"no stage needs time", [3]time.Duration{0, 0, 0}, 0, [3]time.Duration{0, 0, 0}, 0, ""},
 		{"each after the other", [3]time.Duration{1 * s, 2 * s, 3 * s}, 0, [3]time.Duration{0, 1 * s, 3 * s}, 6 * s, ""},
-		{"a slow first has a third", [3]time.Duration{11 * s, 0, 0}, 0, [3]time.Duration{0, 4 * s, 4 * s}, 11 * s, ""},
-		{"a slow second has half of what is left", [3]time.Duration{2 * s, 11 * s, 0}, 0, [3]time.Duration{0, 2 * s, 7 * s}, 13 * s,
+		{"a slow first stage has a third of the time", [3]time.Duration{11 * s, 0, 0}, 0, [3]time.Duration{0, 4 * s, 4 * s}, 11 * s, ""},
+		{"a slow second stage has half of the rest", [3]time.Duration{2 * s, 11 * s, 0}, 0, [3]time.Duration{0, 2 * s, 7 * s}, 13 * s,
 			"graceful: drained after force (the drain took longer than 12s): 2 guards: main ×1, two ×1; also: " +
 				"ctxshutdown: Wait ended (graceful: InOrder: out of time: graceful: the drain took longer than 12s) with work still running: 1 guard: two ×1; " +
 				"wait longer, or call Force to cancel that work"},
 		{"unused time flows on", [3]time.Duration{0, 0, 11 * s}, 0, [3]time.Duration{0, 0, 0}, 11 * s, ""},
-		{"two slow ones", [3]time.Duration{never, never, 0}, 0, [3]time.Duration{0, 4 * s, 8 * s}, 14 * s, "abandoned"},
-		{"three slow ones", [3]time.Duration{never, never, never}, 0, [3]time.Duration{0, 4 * s, 8 * s}, 14 * s, "abandoned"},
-		{"three slow ones, and more time", [3]time.Duration{never, never, never}, 18 * s, [3]time.Duration{0, 6 * s, 12 * s}, 20 * s, "abandoned"},
+		{"two slow stages", [3]time.Duration{never, never, 0}, 0, [3]time.Duration{0, 4 * s, 8 * s}, 14 * s, "abandoned"},
+		{"three slow stages", [3]time.Duration{never, never, never}, 0, [3]time.Duration{0, 4 * s, 8 * s}, 14 * s, "abandoned"},
+		{"three slow stages, and an extension", [3]time.Duration{never, never, never}, 18 * s, [3]time.Duration{0, 6 * s, 12 * s}, 20 * s, "abandoned"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(b *testRun) {

@@ -52,9 +52,9 @@ func TestRun_PhasesBeginAtTheirTimes(t *testing.T) {
 			paths{{graceful.Serving, 0}, {graceful.LameDuck, s}, {graceful.Soft, 2 * s}, {graceful.Exit, 2 * s}}, 0},
 		{"f returns by itself, with work going on", func(r *ctxshutdown.Swansong) error { hold(r, "jobs", r, 3*s); return nil }, []graceful.Option{duck},
 			paths{{graceful.Serving, 0}, {graceful.Soft, 0}, {graceful.Exit, 3 * s}}, 0},
-		{"somebody calls Shutdown", func(r *ctxshutdown.Swansong) error { hold(r, "jobs", r, 3*s); r.Shutdown(); return untilStopped(r) }, []graceful.Option{duck},
+		{"other code calls Shutdown", func(r *ctxshutdown.Swansong) error { hold(r, "jobs", r, 3*s); r.Shutdown(); return untilStopped(r) }, []graceful.Option{duck},
 			paths{{graceful.Serving, 0}, {graceful.Soft, 0}, {graceful.Exit, 3 * s}}, 0},
-		{"somebody calls Force", func(r *ctxshutdown.Swansong) error {
+		{"other code calls Force", func(r *ctxshutdown.Swansong) error {
 			hold(r, "jobs", r.Work(), s)
 			time.Sleep(s / 2)
 			r.Force(nil)
@@ -108,7 +108,7 @@ func TestRun_ReturnsErrorsOfItsFunction(t *testing.T) {
 			"graceful: drained after force (the drain took longer than 10s): 1 guard: main ×1", 2},
 		{"the error that it has forced with", func(s *ctxshutdown.Swansong) error { s.Force(full); return full },
 			"graceful: drained after force (Force was called: the disk is full): 1 guard: main ×1", 2},
-		{"forced by somebody", func(s *ctxshutdown.Swansong) error { s.Force(full); time.Sleep(time.Second); return nil },
+		{"forced by other code", func(s *ctxshutdown.Swansong) error { s.Force(full); time.Sleep(time.Second); return nil },
 			"graceful: drained after force (Force was called: the disk is full): 1 guard: main ×1", 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -237,12 +237,12 @@ func TestWithPreStop_RunsHooksBeforeShutdown(t *testing.T) {
 		want    string
 	}{
 		{"in parallel", map[string]func(context.Context) error{"a": wait(2 * s), "b": wait(3 * s), "c": wait(1 * s)}, 4 * s, 4 * s, ""},
-		{"one that listens", map[string]func(context.Context) error{"slow": wait(time.Hour)}, 6 * s, 6 * s,
+		{"a hook returns when its context ends", map[string]func(context.Context) error{"slow": wait(time.Hour)}, 6 * s, 6 * s,
 			`graceful: pre-stop hook "slow": the time for pre-stop hooks is over: 5s, half of the soft time`},
-		{"one that does not", map[string]func(context.Context) error{"deaf": func(context.Context) error { time.Sleep(7 * s); return nil }}, 6 * s, 8 * s, ""},
-		{"one that never ends", map[string]func(context.Context) error{"dead": func(context.Context) error { time.Sleep(time.Minute); return nil }}, 6 * s, 13 * s,
+		{"a hook ignores its context", map[string]func(context.Context) error{"deaf": func(context.Context) error { time.Sleep(7 * s); return nil }}, 6 * s, 8 * s, ""},
+		{"a hook never returns", map[string]func(context.Context) error{"dead": func(context.Context) error { time.Sleep(time.Minute); return nil }}, 6 * s, 13 * s,
 			"graceful: abandoned (cancelled work did not return within 2s): 1 guard: pre-stop/dead ×1"},
-		{"failures", map[string]func(context.Context) error{"a": func(context.Context) error { return errors.New("no such service") },
+		{"two hooks fail", map[string]func(context.Context) error{"a": func(context.Context) error { return errors.New("no such service") },
 			"b": func(ctx context.Context) error { wait(s)(ctx); return errors.New("no answer") }}, 2 * s, 2 * s,
 			"graceful: pre-stop hook \"a\": no such service\ngraceful: pre-stop hook \"b\": no answer"},
 	} {

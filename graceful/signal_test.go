@@ -365,7 +365,7 @@ func TestRun_SignalsAdvancePhases(t *testing.T) {
 				}
 				testkit.Equal(t, "rungs", strings.Join(said, ", "), test.rungs)
 				testkit.Equal(t, "the defers of main ran", deferred, true)
-				testkit.Equal(t, "it says on standard error who was abandoned", strings.Contains(p.stderr.String(), "abandoned"), test.code == 3)
+				testkit.Equal(t, "standard error says what was abandoned", strings.Contains(p.stderr.String(), "abandoned"), test.code == 3)
 			})
 		}
 	}

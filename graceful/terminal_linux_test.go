@@ -154,8 +154,8 @@ func TestTerminal_ControlCAdvancesPhases(t *testing.T) {
 // The progress line is redrawn in place, fits the width, and contains no escape sequence except one
 // that erases the rest of the line, even if names and reasons contain escape sequences.
 func TestTerminal_ProgressLineFitsWidth(t *testing.T) {
-	for _, columns := range []uint16{200, 40, 7, 2, 1} {
-		t.Run(fmt.Sprint(columns), func(t *testing.T) {
+	for name, columns := range map[string]uint16{"200 columns": 200, "40 columns": 40, "7 columns": 7, "2 columns": 2, "1 column": 1} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tty := startOnTerminal(t, "terminal", columns)
 			tty.until("Serving 0")

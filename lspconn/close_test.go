@@ -41,7 +41,7 @@ func TestClose_ReportsHowServerEnded(t *testing.T) {
 		phases  phases
 		says    string // what the failure in the report must contain
 	}{
-		{"polite", behaviours{}, lspconn.Clean, lspconn.Exit{}, phases{}, ""},
+		{"obeys shutdown and exit", behaviours{}, lspconn.Clean, lspconn.Exit{}, phases{}, ""},
 		{"with an exit code", behaviours{Code: 1}, lspconn.Clean, lspconn.Exit{Code: 1}, phases{}, ""},
 		{"asks before it answers shutdown", behaviours{Shutdown: "ask"}, lspconn.Clean, lspconn.Exit{}, phases{}, ""},
 		{"takes EOF for exit", behaviours{Exit: "ignore"}, lspconn.Clean, lspconn.Exit{}, phases{Leave: 2 * time.Second}, ""},
@@ -138,8 +138,8 @@ func (a delayedEOF) Read([]byte) (int, error) {
 // Close writes queued messages in order before shutdown, and discards them if Discard is set. It
 // discards coalesced notifications in both cases.
 func TestClose_WritesQueueUnlessDiscard(t *testing.T) {
-	for _, discard := range []bool{false, true} {
-		t.Run(fmt.Sprintf("discard=%v", discard), func(t *testing.T) {
+	for name, discard := range map[string]bool{"without Discard": false, "with Discard": true} {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				conn, g := startSlow(t, lspconn.Server{Discard: discard})
 				conn.Ready(t.Context())
@@ -450,15 +450,15 @@ func TestClose_EndsMisbehavingRealProcesses(t *testing.T) {
 		outcome lspconn.Outcome
 		linux   bool
 	}{
-		{"polite", role{}, lspconn.Clean, false},
+		{"obeys shutdown and exit", role{}, lspconn.Clean, false},
 		{"exit code 1", role{Behaviour: behaviours{Code: 1}}, lspconn.Clean, false},
 		{"a flood of stderr", role{Flood: 3_000_000}, lspconn.Clean, false},
 		{"leaves a child that ignores SIGTERM", role{Child: "fork"}, lspconn.Clean, false},
-		{"leaves one in another session", role{Child: "setsid"}, lspconn.Clean, true},
-		{"leaves one that has forked twice", role{Child: "twice"}, lspconn.Clean, true},
-		{"is terminated, and leaves one that has forked twice", role{Behaviour: behaviours{Shutdown: "refuse", EOF: "ignore"}, Child: "twice"}, lspconn.Terminated, true},
+		{"leaves a child in another session", role{Child: "setsid"}, lspconn.Clean, true},
+		{"leaves a child that has forked twice", role{Child: "twice"}, lspconn.Clean, true},
+		{"is terminated, and leaves a child that has forked twice", role{Behaviour: behaviours{Shutdown: "refuse", EOF: "ignore"}, Child: "twice"}, lspconn.Terminated, true},
 		{"refuses shutdown", role{Behaviour: behaviours{Shutdown: "refuse", EOF: "ignore"}}, lspconn.Terminated, false},
-		{"and ignores SIGTERM, with a child", role{Behaviour: behaviours{Shutdown: "refuse", EOF: "ignore", IgnoreTerm: true}, Child: "setsid"}, lspconn.Killed, true},
+		{"refuses shutdown and ignores SIGTERM, with a child", role{Behaviour: behaviours{Shutdown: "refuse", EOF: "ignore", IgnoreTerm: true}, Child: "setsid"}, lspconn.Killed, true},
 		{"exits on shutdown", role{Behaviour: behaviours{Shutdown: "exit"}}, lspconn.ExitedEarly, false},
 		{"stops reading", role{Behaviour: behaviours{StopAfter: 3}}, lspconn.Terminated, false},
 	} {
@@ -761,7 +761,7 @@ func TestConn_ReportsCrashNoticedByWrite(t *testing.T) {
 	}{
 		{"a notification", func(c *lspconn.Conn) error { return c.Notify(context.Background(), "x", nil) }},
 		{"a call", func(c *lspconn.Conn) error { _, err := c.Call(context.Background(), "x", nil); return err }},
-		{"a coalesced one", func(c *lspconn.Conn) error { return c.NotifyLatest("k", "x", nil).Wait(context.Background()) }},
+		{"a coalesced notification", func(c *lspconn.Conn) error { return c.NotifyLatest("k", "x", nil).Wait(context.Background()) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

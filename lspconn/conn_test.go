@@ -387,14 +387,14 @@ func TestOnRequest_AnswersServerRequests(t *testing.T) {
 		handler func(ctx context.Context, method string, params json.RawMessage) (any, error)
 		want    string
 	}{
-		{"nobody", nil, `{"error":{"code":-32601,"message":"method not found: client/ask"}}`},
+		{"no handler is set", nil, `{"error":{"code":-32601,"message":"method not found: client/ask"}}`},
 		{"a value", func(_ context.Context, m string, p json.RawMessage) (any, error) { return map[string]any{m: p}, nil }, `{"client/ask":{"for":2}}`},
 		{"nothing", func(context.Context, string, json.RawMessage) (any, error) { return nil, nil }, "null"},
-		{"raw", func(context.Context, string, json.RawMessage) (any, error) { return json.RawMessage("[1]"), nil }, "[1]"},
-		{"raw garbage", func(context.Context, string, json.RawMessage) (any, error) { return json.RawMessage("["), nil }, `{"error":{"code":-32603,"message":"the result is not JSON"}}`},
-		{"no JSON", func(context.Context, string, json.RawMessage) (any, error) { return func() {}, nil }, `{"error":{"code":-32603,"message":"json: unsupported type: func()"}}`},
+		{"raw JSON", func(context.Context, string, json.RawMessage) (any, error) { return json.RawMessage("[1]"), nil }, "[1]"},
+		{"raw text that is not JSON", func(context.Context, string, json.RawMessage) (any, error) { return json.RawMessage("["), nil }, `{"error":{"code":-32603,"message":"the result is not JSON"}}`},
+		{"a value that JSON cannot encode", func(context.Context, string, json.RawMessage) (any, error) { return func() {}, nil }, `{"error":{"code":-32603,"message":"json: unsupported type: func()"}}`},
 		{"an error", func(context.Context, string, json.RawMessage) (any, error) { return nil, errors.New("no") }, `{"error":{"code":-32603,"message":"no"}}`},
-		{"LSP's error", func(context.Context, string, json.RawMessage) (any, error) {
+		{"a ResponseError", func(context.Context, string, json.RawMessage) (any, error) {
 			return nil, fmt.Errorf("wrapped: %w", &lspconn.ResponseError{Code: -5, Message: "no", Data: json.RawMessage("{")})
 		}, `{"error":{"code":-5,"message":"no"}}`},
 	} {

@@ -56,7 +56,7 @@ func TestOnRequest_RejectsFloodOfRequests(t *testing.T) {
 			testkit.Equal(t, "guards", conn.Scope().GuardReport().String(), "1 guard: slow/process ×1")
 		})
 	})
-	t.Run("too many", func(t *testing.T) {
+	t.Run("too many responses that the server does not read", func(t *testing.T) {
 		flooded(t, 10_000, func(t *testing.T, conn *lspconn.Conn, release chan struct{}, answer chan error) {
 			err := <-answer
 			var broken *lspconn.ProtocolError

@@ -127,7 +127,7 @@ func TestPanic_FailsConnection(t *testing.T) {
 					go conn.Call(context.Background(), test.trigger, json.RawMessage("2000")) // 2000 is more than maxWaiting
 				}
 				err := <-pending
-				checkPanic(t, "who waits", err, test.callback, test.method, fault.says)
+				checkPanic(t, "the caller that waits", err, test.callback, test.method, fault.says)
 				if !errors.Is(err, lspconn.ErrClosing) {
 					t.Errorf("%v does not match ErrClosing", err)
 				}
@@ -295,7 +295,7 @@ func TestPanic_ServerIsRestartedByPolicy(t *testing.T) {
 		}
 		go conn.Call(context.Background(), "ask", nil)
 		_, err = conn.Call(t.Context(), "never", nil)
-		checkPanic(t, "who waits", err, "OnRequest", "client/ask", "injected")
+		checkPanic(t, "the caller that waits", err, "OnRequest", "client/ask", "injected")
 	}
 	_, err := m.Conn(t.Context(), "k")
 	checkPanic(t, "no more restarts", err, "OnRequest", "client/ask", "injected")

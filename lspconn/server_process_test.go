@@ -83,7 +83,7 @@ func TestProcess_ReportsHowServerEnded(t *testing.T) {
 		phases  phases
 		says    string
 	}{
-		{"polite", behaviours{}, leave, lspconn.Clean, phases{}, ""},
+		{"obeys shutdown and exit", behaviours{}, leave, lspconn.Clean, phases{}, ""},
 		{"takes EOF for exit", behaviours{Exit: "ignore"}, leave, lspconn.Clean, phases{Leave: 2 * time.Second}, ""},
 		{"ignores exit and EOF", behaviours{Exit: "ignore", EOF: "ignore"}, leave, lspconn.Terminated, phases{Leave: 8 * time.Second}, ""},
 		{"ignores SIGTERM too", behaviours{Exit: "ignore", EOF: "ignore", IgnoreTerm: true}, leave, lspconn.Killed, phases{Leave: 9 * time.Second}, ""},

@@ -74,20 +74,20 @@ func TestRun_CountsEveryGuardOperationAsMoment(t *testing.T) {
 		moments int
 		do      func(s *ctxshutdown.Swansong)
 	}{
-		"Clone":   {8, func(s *ctxshutdown.Swansong) { g := s.Guard(); g.Clone().Release(); g.Release() }},
-		"Go":      {4, func(s *ctxshutdown.Swansong) { s.Go(func(context.Context) {}) }},
-		"Go, ctx": {4, func(s *ctxshutdown.Swansong) { ctxshutdown.Go(s, func(context.Context) {}) }},
-		"Group":   {4, func(s *ctxshutdown.Swansong) { g := ctxshutdown.NewGroup(s); g.Go(succeed); g.Wait() }},
+		"Clone":       {8, func(s *ctxshutdown.Swansong) { g := s.Guard(); g.Clone().Release(); g.Release() }},
+		"method Go":   {4, func(s *ctxshutdown.Swansong) { s.Go(func(context.Context) {}) }},
+		"function Go": {4, func(s *ctxshutdown.Swansong) { ctxshutdown.Go(s, func(context.Context) {}) }},
+		"Group":       {4, func(s *ctxshutdown.Swansong) { g := ctxshutdown.NewGroup(s); g.Go(succeed); g.Wait() }},
 		"Reader": {4, func(s *ctxshutdown.Swansong) {
 			ctxshutdown.NewReader(s, strings.NewReader(""), ctxshutdown.Guarded()).Close()
 		}},
-		"again": {4, func(s *ctxshutdown.Swansong) { g := s.Guard(); g.Release(); g.Release() }},
+		"a guard released twice": {4, func(s *ctxshutdown.Swansong) { g := s.Guard(); g.Release(); g.Release() }},
 		"a scope not below s": {4, func(s *ctxshutdown.Swansong) {
 			s.Guard().Release()
 			ctxshutdown.New(context.Background()).Guard().Release()
 		}},
 		// After the scenario has stopped the scope itself, there are no more moments.
-		"stopped": {4, func(s *ctxshutdown.Swansong) { s.Guard().Release(); s.Shutdown(); s.Guard().Release() }},
+		"an operation after the stop": {4, func(s *ctxshutdown.Swansong) { s.Guard().Release(); s.Shutdown(); s.Guard().Release() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runs := 0

@@ -27,10 +27,10 @@ func TestSignals_AdvancePhases(t *testing.T) {
 		code    int
 		after   time.Duration
 	}{
-		{"one", []os.Signal{syscall.SIGTERM}, true, 0, time.Second},
-		{"two", []os.Signal{syscall.SIGTERM, os.Interrupt}, true, 2, 0},
-		{"three", []os.Signal{syscall.SIGTERM, os.Interrupt, os.Interrupt}, false, 3, 0},
-		{"another", []os.Signal{os.Kill, os.Interrupt}, true, 0, time.Second},
+		{"one signal", []os.Signal{syscall.SIGTERM}, true, 0, time.Second},
+		{"two signals", []os.Signal{syscall.SIGTERM, os.Interrupt}, true, 2, 0},
+		{"three signals", []os.Signal{syscall.SIGTERM, os.Interrupt, os.Interrupt}, false, 3, 0},
+		{"a signal that Run ignores, and one signal", []os.Signal{os.Kill, os.Interrupt}, true, 0, time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

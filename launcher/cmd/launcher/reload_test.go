@@ -245,8 +245,8 @@ func TestReload_StopDuringReloadIsNotLoggedAsError(t *testing.T) {
 // applied.
 func TestReload_ReportsWhatWasAppliedWhenFileChangesAfterPreview(t *testing.T) {
 	for name, c := range map[string]struct{ then, says, taken string }{
-		"again":      {web + "    health_check_timeout: 3m\n", "meanwhile the file has changed; the changes are now:\n~ web: health_check_timeout: 30s → 3m0s (at once)\nbeing applied\n", "30s → 3m0s"},
-		"back again": {web, "meanwhile the changes were undone, or applied by another reload:\nnothing has changed\n", ""},
+		"the file is changed again": {web + "    health_check_timeout: 3m\n", "meanwhile the file has changed; the changes are now:\n~ web: health_check_timeout: 30s → 3m0s (at once)\nbeing applied\n", "30s → 3m0s"},
+		"the change is undone":      {web, "meanwhile the changes were undone, or applied by another reload:\nnothing has changed\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, web)

@@ -218,8 +218,8 @@ func TestShorterDeadline_IsSentToDrainingProcess(t *testing.T) {
 		left time.Duration
 		want []string
 	}{
-		{"less", draining(config(nil)), 4 * time.Second, []string{"shutdown"}},
-		{"enough", draining(config(nil)), 10 * time.Second, nil},
+		{"less time than the process was told", draining(config(nil)), 4 * time.Second, []string{"shutdown"}},
+		{"enough time", draining(config(nil)), 10 * time.Second, nil},
 		{"it is not being stopped", ready(config(nil)), time.Second, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
