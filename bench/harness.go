@@ -174,7 +174,7 @@ func bytesEach(n int, keep func() any) float64 {
 	}
 	after := heap()
 	runtime.KeepAlive(kept)
-	return max(0, (after-before)/float64(n)-16) // 16 bytes are the element of kept
+	return max(0, (after-before)/float64(n)-16) // subtracts 16 bytes for the element of kept
 }
 
 // compare runs several sides alternately. It returns the median time of each for one operation, in

@@ -66,7 +66,7 @@ func exchanges(serve func(*http.Server, net.Listener) error) func(n int) {
 		request, response := []byte("GET / HTTP/1.1\r\nHost: test\r\n\r\n"), make([]byte, 4096)
 		for range n {
 			conn.Write(request)
-			if _, err := conn.Read(response); err != nil { // the response arrives in one piece
+			if _, err := conn.Read(response); err != nil { // one Read suffices, because the response arrives in one piece
 				panic(err)
 			}
 		}

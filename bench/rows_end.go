@@ -136,7 +136,7 @@ func guarded(w http.ResponseWriter, r *http.Request) {
 	unguarded(w, r)
 }
 
-const clients = 4 // each with a persistent connection
+const clients = 4 // number of clients, each with a persistent connection
 
 // server returns one server for both sides. With two servers, one could be a few percent slower
 // than the other for as long as both run.

@@ -42,7 +42,7 @@ func Async[T any](l *Loop, d time.Duration, start func(ctx context.Context, comp
 		if completed.Swap(true) {
 			return
 		}
-		defer o.finish(nil) // deferred, so that it is called even if a function that discards the value panics
+		defer o.finish(nil) // this call is deferred, so that it is made even if a function that discards the value panics
 		o.result, o.err = v, err
 		o.settle()
 	}

@@ -40,7 +40,7 @@ func callerOfNew() string {
 // drop makes the loop stop once it has nothing to do. The runtime calls it when the Loop is unreachable.
 func (l *loop) drop() {
 	l.box.dropped.Store(true)
-	if l.state() == Idle { // there is no goroutine that could stop the loop
+	if l.state() == Idle { // the loop was never started, so no goroutine of the loop can stop it
 		l.stopIfDropped()
 	}
 	l.box.wake()

@@ -55,7 +55,7 @@ var droppers = map[string]func(app *ctxshutdown.Swansong) <-chan struct{}{
 		l := eventloop.New(app, eventloop.WithName("ledger"))
 		l.Start()
 		for range 1000 {
-			l.Post(func() { l.Counts() }) // refers to the Loop until it has run
+			l.Post(func() { l.Counts() }) // this callback refers to the Loop until it has run
 		}
 		l.After(time.Millisecond, func() {})
 		pool := eventloop.NewPool(app, 1)

@@ -86,7 +86,7 @@ func ExampleLoop_Quiesce() {
 	loop := eventloop.New(context.Background())
 	loop.Start()
 	defer loop.Stop()
-	driver, _ := loop.Handle() // for a thread of a driver that posts to the loop
+	driver, _ := loop.Handle() // a handle for a thread of a driver that posts to the loop
 
 	err := loop.Quiesce(time.Millisecond)
 	var late *eventloop.QuiesceTimeoutError
@@ -125,7 +125,7 @@ func ExampleHandle() {
 
 func ExampleShutdownHandle() {
 	loop := eventloop.New(context.Background())
-	shutdown := loop.ShutdownHandle() // pass it to the code that may request a shutdown
+	shutdown := loop.ShutdownHandle() // pass this handle to the code that may request a shutdown
 	time.AfterFunc(time.Millisecond, shutdown.Trigger)
 	err := loop.Run(context.Background(), func(context.Context) error {
 		<-shutdown.Signal()
@@ -143,7 +143,7 @@ func ExampleStats() {
 	var held *eventloop.Handle
 	loop.Run(context.Background(), func(context.Context) error {
 		loop.Post(func() {})
-		held, _ = loop.Handle() // never released
+		held, _ = loop.Handle() // this handle is never released
 		return nil
 	})
 	s := stats.Snapshot()

@@ -31,7 +31,7 @@ import (
 // atomic operations per callback and twice the memory, and took two to three times as long from Post
 // to the call, with one producer and with two.
 type inbox struct {
-	state   atomic.Int32 // contains a State
+	state   atomic.Int32 // the state of the loop, a value of type State
 	dropped atomic.Bool  // whether the Loop is unreachable; see drop
 
 	refused         atomic.Uint64 // the number of refused callbacks
@@ -330,7 +330,7 @@ func (b *inbox) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.swap(Stopping, Stopped)
-	b.running = "" // still set if the loop was stopped before it called its init function
+	b.running = "" // the field running is still set if the loop was stopped before it called its init function
 	b.notifyIdleWaiters()
 }
 

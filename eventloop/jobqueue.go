@@ -6,8 +6,8 @@ import "sync"
 // that a job takes no allocation. The mutex of the pool guards it. The zero value is empty.
 type jobQueue struct {
 	first, last *jobChunk
-	head        int // the index of the first job in first
-	tail        int // the number of jobs that were stored in last
+	head        int // the index, in the chunk first, of the first job
+	tail        int // the number of jobs that were stored in the chunk last
 }
 
 // A jobChunk takes two kilobytes.

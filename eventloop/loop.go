@@ -50,9 +50,9 @@ type loop struct {
 	// for a function that is running if the loop is traced. It is set before such a guard is acquired.
 	moreGuards atomic.Int32
 
-	failure  atomic.Pointer[error] // the first error, see Err
+	failure  atomic.Pointer[error] // the first panic or error, which Err returns
 	panicked atomic.Bool           // whether a panic has stopped the loop
-	site     string                // where New was called
+	site     string                // file and line of the call of New
 
 	// Only the loop's goroutine uses the following fields. Producers read the fields before them.
 	_        [64]byte

@@ -171,7 +171,7 @@ func TestOffload_FreesMemoryWhenFinished(t *testing.T) {
 				testkit.ErrorIs(t, "WaitIdle", p.WaitIdle(context.Background()), nil)
 				testkit.ErrorIs(t, "Quiesce", l.Quiesce(tooLong), nil)
 			})
-			if left > 1<<20 { // 50 bytes for each of the 20,000 offloads
+			if left > 1<<20 { // the limit is 50 bytes for each of the 20,000 offloads
 				t.Errorf("%d bytes are left after 20,000 offloads", left)
 			}
 		})

@@ -91,18 +91,18 @@ func startOffload[T any](l *Loop, p *Pool, ctx context.Context, cancel func(), w
 type offload[T any] struct {
 	loop          *Loop
 	ctx           context.Context
-	cancel        func() // ends ctx
+	cancel        func() // ends the context ctx of the work
 	done          func(T, error)
-	discard       []func(T)          // each is called with a late value
-	guard         *ctxshutdown.Guard // released when the work has returned
-	site          fmt.Stringer       // the call of Offload, if the loop is traced
+	discard       []func(T)          // functions that are called with a late value
+	guard         *ctxshutdown.Guard // the guard of the offload, released when the work has returned
+	site          fmt.Stringer       // the line that called Offload, if the loop is traced
 	settled       atomic.Bool
 	stopAfterFunc atomic.Pointer[func() bool] // cancels the call of expire at the end of ctx
 
 	// Only the goroutine that has the result uses the fields below: the worker, or the first call of
 	// complete.
 	begun   bool // whether the work was called
-	decided bool // whether first is known
+	decided bool // whether the field first is known
 	first   bool // whether the work returned or panicked before the context ended
 	result  T
 	err     error

@@ -255,7 +255,7 @@ func TestWithInit_PanicIsReturnedByStart(t *testing.T) {
 
 			l = eventloop.New(context.Background(), eventloop.WithInit(func() error { f(); return nil }))
 			ended := make(chan struct{})
-			go func() { // on a new goroutine, because Goexit ends the goroutine
+			go func() { // called on a new goroutine, because Goexit ends the goroutine
 				defer close(ended)
 				l.Run(context.Background(), func(context.Context) error { t.Error("main was called"); return nil })
 			}()

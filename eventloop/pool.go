@@ -42,7 +42,7 @@ type Pool struct {
 
 	jobs    counter // counts the jobs that were accepted and have not finished; its mutex guards the following fields
 	queued  jobQueue
-	guard   *ctxshutdown.Guard // held while there are jobs, unless the pool is traced; stands for all of them
+	guard   *ctxshutdown.Guard // a guard that stands for all jobs and is held while there are any, unless the pool is traced
 	workers int
 	waiters waitList[job]
 }
@@ -50,12 +50,12 @@ type Pool struct {
 // A job is a function that a pool has accepted. Queues contain jobs by value, so a job is small.
 type job struct {
 	f    func()
-	more *jobDetails // nil if there are none
+	more *jobDetails // further details of the job; nil if there are none
 }
 
 type jobDetails struct {
-	offload completion         // nil unless the job is the work of an offload
-	guard   *ctxshutdown.Guard // held until the job has finished, if the pool is traced
+	offload completion         // the offload whose work the job is; nil for other jobs
+	guard   *ctxshutdown.Guard // the guard of the job, held until the job has finished, if the pool is traced
 	site    fmt.Stringer       // where the job was submitted, if the pool is traced
 }
 

@@ -131,7 +131,7 @@ func TestQuiesce_ReturnsWhenLoopEnds(t *testing.T) {
 		racing.Go(func() { l.Stop() })
 		for range 2 {
 			racing.Go(func() {
-				if err := l.Quiesce(tooLong); err != nil && !errors.Is(err, eventloop.ErrStopped) { // ErrStopped if Post was called after the stop
+				if err := l.Quiesce(tooLong); err != nil && !errors.Is(err, eventloop.ErrStopped) { // Quiesce returns ErrStopped if Post was called after the stop
 					t.Error(err)
 				}
 			})

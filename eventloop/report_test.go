@@ -42,7 +42,7 @@ func TestReport_CountsGuardsThatUserHasAcquired(t *testing.T) {
 			err := l.Run(t.Context(), func(context.Context) error {
 				want := report{2, "loop ×1"}
 				if traced {
-					want.Count++ // the guard that Run holds is listed
+					want.Count++ // the report also lists the guard that Run holds
 				}
 				testkit.Equal(t, "report during main", of(l.Scope()), want)
 				return nil

@@ -90,7 +90,7 @@ func TestPostWait_ServesCallersInOrder(t *testing.T) {
 		free()
 		synctest.Wait() // callbacks 0 and 1 are accepted, and 0 is running
 		for range 4 {
-			l.Post(func() { order = append(order, -1) }) // refused while a goroutine waits in PostWait
+			l.Post(func() { order = append(order, -1) }) // this Post is refused, because a goroutine waits in PostWait
 			next <- struct{}{}
 			synctest.Wait()
 		}
@@ -142,7 +142,7 @@ func TestPostWait_LosesNoCallbackUnderContention(t *testing.T) {
 	for range 20 {
 		const limit, producers, each = 4, 8, 300
 		l := startLoop(t, eventloop.WithQueueLimit(limit))
-		ran := make([]int, producers*each) // written by callbacks
+		ran := make([]int, producers*each) // only callbacks write this slice
 		var accepted [producers * each]bool
 		var done atomic.Int64
 		var running sync.WaitGroup

@@ -156,7 +156,7 @@ func (l *loop) runCallbacks() {
 			return
 		}
 		goexit := true
-		defer func() { // a deferred call, because the panic handler may call Goexit, too
+		defer func() { // panics are handled in a deferred call, because the panic handler may call Goexit, too
 			if goexit && !l.crashing {
 				l.resume()
 			}

@@ -47,7 +47,7 @@ func TestRun_UsesCallersGoroutine(t *testing.T) {
 		defer close(ended)
 		l := eventloop.New(context.Background())
 		l.Run(context.Background(), func(context.Context) error {
-			l.Post(runtime.Goexit) // ends the goroutine that has called Run
+			l.Post(runtime.Goexit) // this callback ends the goroutine that has called Run
 			<-l.Scope().Done()
 			return nil
 		})

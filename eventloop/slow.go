@@ -11,7 +11,7 @@ import (
 // A SlowCallback reports a function that kept a loop busy for long, or that waited for long in its
 // queue.
 type SlowCallback struct {
-	Kind   string        // "callback", "timer" or "completion"
+	Kind   string        // the kind of function: "callback", "timer" or "completion"
 	Func   string        // the name of the function and where it is defined
 	Took   time.Duration // how long the function ran
 	Waited time.Duration // how long the callback was queued; see WithSlowCallback

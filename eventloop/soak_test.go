@@ -143,7 +143,7 @@ func (s scenario) request(n int, l *eventloop.Loop, p *eventloop.Pool, over func
 			switch b {
 			case beforeLimit:
 				time.Sleep(limit * 3 / 4)
-			case atLimit: // answers up to 0.2 ms before the limit, because the answer takes longer to reach the loop than the time-out
+			case atLimit: // the node answers up to 0.2 ms before the limit, because an answer takes longer than the time-out to reach the loop
 				time.Sleep(time.Until(began.Add(limit - time.Duration(n/16%5)*50*time.Microsecond)))
 			case afterRequest:
 				<-isOver
@@ -213,7 +213,7 @@ func (s scenario) run(t *testing.T, concurrency int) (r tallied) {
 				}
 				<-answered
 				if ended.Add(1) == int64(len(ends)*3/4) {
-					app.Shutdown() // this happens while requests are in progress
+					app.Shutdown() // the scope is stopped while requests are in progress
 				}
 			}
 		})

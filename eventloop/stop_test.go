@@ -428,7 +428,7 @@ func TestForce_OffloadWithTimeoutReceivesCauseOfForce(t *testing.T) {
 	}
 	awaitDone(t, complete)
 	s := l.Stats().Snapshot()
-	s.UnbalancedShutdowns = 0 // ignore this counter, which is 1 if the work took longer than the loop
+	s.UnbalancedShutdowns = 0 // the counter is ignored, because it is 1 if the work took longer than the loop
 	testkit.Equal(t, "counters", s, eventloop.Snapshot{Accepted: 2, Executed: 2, LateCompletions: 1})
 }
 

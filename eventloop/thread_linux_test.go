@@ -73,7 +73,7 @@ func TestWithOSThread_KeepsThreadAfterGoexit(t *testing.T) {
 		"Run": func(t *testing.T, post func(l *eventloop.Loop)) *eventloop.Loop {
 			l := eventloop.New(t.Context())
 			go func() {
-				runtime.LockOSThread() // as package main does for a user interface
+				runtime.LockOSThread() // locks the goroutine to its thread, as package main does for a user interface
 				l.Run(context.Background(), func(context.Context) error { post(l); return nil })
 			}()
 			return l

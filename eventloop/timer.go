@@ -16,7 +16,7 @@ type Timer struct {
 	period time.Duration // the time between two calls; 0 for a timer that fires once
 
 	at    time.Time
-	seq   uint64 // orders timers that are due at the same time
+	seq   uint64 // the sequence number, which orders timers that are due at the same time
 	index int    // the index in the heap, or -1 if the timer is not pending
 }
 

@@ -42,7 +42,7 @@ func TestTrace_NamesUserLineAndStackOfBlockedFunction(t *testing.T) {
 	done := func(int, error) {}
 	for name, test := range map[string]struct {
 		start func(l *eventloop.Loop, p *eventloop.Pool, s stuckFunc) (site string)
-		paths []string // scopes that have a guard with that site
+		paths []string // paths of the scopes that have a guard with that site
 	}{
 		"Post": {func(l *eventloop.Loop, p *eventloop.Pool, s stuckFunc) string {
 			l.Post(s.wait)
@@ -101,7 +101,7 @@ func TestTrace_NamesUserLineAndStackOfBlockedFunction(t *testing.T) {
 			for deadline := time.Now().Add(tooLong); time.Now().Before(deadline); runtime.Gosched() {
 				got = nil
 				for _, e := range app.GuardReport().Entries() {
-					if !strings.HasPrefix(e.Site, "main_test.go:") { // where startedIn has created the loop
+					if !strings.HasPrefix(e.Site, "main_test.go:") { // the line on which startedIn has created the loop
 						got = append(got, fmt.Sprintf("%s ×%d at %s", e.Path, e.Count, e.Site))
 					}
 				}

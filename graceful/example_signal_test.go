@@ -36,7 +36,7 @@ func ExampleWithReload() {
 	reloaded := make(chan struct{})
 	err := graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
 		graceful.Ready(s)
-		syscall.Kill(os.Getpid(), syscall.SIGHUP) // systemctl reload sends this
+		syscall.Kill(os.Getpid(), syscall.SIGHUP) // the command "systemctl reload" sends this signal
 		<-reloaded
 		fmt.Println("still serving:", s.Err() == nil)
 		return nil

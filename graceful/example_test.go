@@ -76,7 +76,7 @@ func ExampleAbandonedError() {
 func ExampleForcedError() {
 	err := graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
 		queries, _ := ctxshutdown.WithCancel(s, ctxshutdown.WithName("queries"))
-		queries.Go(func(work context.Context) { <-work.Done() }) // returns when the work is cancelled
+		queries.Go(func(work context.Context) { <-work.Done() }) // this goroutine returns when the work is cancelled
 		return nil
 	}, graceful.WithSoft(time.Millisecond))
 	fmt.Println(err)

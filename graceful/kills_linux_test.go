@@ -62,9 +62,9 @@ func TestRun_ProgramSavesItsDataOrSaysWhyNot(t *testing.T) {
 			case how == "hangup" && k == 0:
 				tty.master.Close()
 			case how == "pipeline" || how == "terminal" && dice.IntN(2) == 0:
-				tty.master.WriteString("\x03") // fails if the program has ended
+				tty.master.WriteString("\x03") // this write fails if the program has ended
 			default:
-				tty.cmd.Process.Signal(syscall.SIGTERM) // fails if the process has ended
+				tty.cmd.Process.Signal(syscall.SIGTERM) // the call fails if the process has ended
 			}
 		}
 		if how != "hangup" {
@@ -86,7 +86,7 @@ func TestRun_ProgramSavesItsDataOrSaysWhyNot(t *testing.T) {
 		case "exit status 1", "exit status 2", "exit status 3":
 			ok = repeats > 0 || how == "hangup"
 			if how == "terminal" && !strings.Contains(tty.screen(), "graceful: ") && !strings.Contains(tty.screen(), "not saved") {
-				ok = false // the failure was not printed
+				ok = false // the program has not printed why it failed
 			}
 		}
 		if !ok {

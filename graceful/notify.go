@@ -22,7 +22,7 @@ const margin = time.Second
 // Messages that cannot be sent are logged and otherwise ignored.
 type manager struct {
 	p      *Process
-	socket string // a path, or an abstract name that begins with @; empty if there is no service manager
+	socket string // address of the socket: a path, or an abstract name that begins with @; empty if there is no service manager
 	last   Status
 }
 

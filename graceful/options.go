@@ -28,7 +28,7 @@ type config struct {
 	lameDuck, soft, hard time.Duration
 	maxExtension         time.Duration
 	hooks                []hook
-	reload               func(ctx context.Context) error // nil without WithReload
+	reload               func(ctx context.Context) error // the function of WithReload; nil without that option
 	scope                []ctxshutdown.Option
 	logger               *slog.Logger
 	output               io.Writer

@@ -39,7 +39,7 @@ func TestInOrder_DividesRemainingTimeAmongStages(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(b *testRun) {
-				began := time.Now().Add(s) // the context of Run ends at this time
+				began := time.Now().Add(s) // the time at which the context of Run ends
 				var stopped [3]time.Duration
 				err := b.run(func(r *ctxshutdown.Swansong) error {
 					var stages []*ctxshutdown.Swansong

@@ -11,13 +11,13 @@ import (
 const canDetectLostOutput = true
 
 const (
-	pollErr = 0x8  // POLLERR: Linux reports it for a pipe without a reader
-	pollHup = 0x10 // POLLHUP: other systems report it for such a pipe, and all systems for a closed socket
+	pollErr = 0x8  // the event POLLERR, which Linux reports for a pipe without a reader
+	pollHup = 0x10 // the event POLLHUP, which other systems report for such a pipe, and all systems for a closed socket
 )
 
 type pollFd struct {
 	fd      int32
-	_       int16 // events: stays 0, because poll always reports pollErr and pollHup
+	_       int16 // the field events, which stays 0, because poll always reports pollErr and pollHup
 	revents int16
 }
 

@@ -151,7 +151,7 @@ func (p *Process) takeLoopPanics() error {
 	defer p.mu.Unlock()
 	p.loopPanicsTaken = true
 	if len(p.loopPanics) == 1 {
-		return p.loopPanics[0] // without the type that errors.Join would add
+		return p.loopPanics[0] // returns the only error itself, because errors.Join would wrap it in another type
 	}
 	var all []error
 	for _, e := range p.loopPanics {

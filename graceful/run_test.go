@@ -376,11 +376,11 @@ func TestExtend_MovesEndOfSoftWithinLimit(t *testing.T) {
 		var got []time.Duration
 		err := b.run(func(r *ctxshutdown.Swansong) error {
 			ask := func(d time.Duration) { got = append(got, graceful.Extend(r, d, "a batch")) }
-			ask(s) // grants nothing, because no time limit runs while Serving
+			ask(s) // this grants nothing, because no time limit runs while Serving
 			<-process(t, r).LameDuck()
 			ask(20 * s) // 15 s are left, so the end moves by 5 s
 			<-r.Done()  // the scope is stopped after 5 s
-			ask(s)      // changes nothing, because more time is left
+			ask(s)      // this changes nothing, because more time is left
 			ask(16 * s) // the end moves by 1 s
 			ask(0)
 			ask(-s)

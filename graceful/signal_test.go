@@ -186,7 +186,7 @@ func worker(until func(s *ctxshutdown.Swansong) <-chan struct{}) func(s *ctxshut
 	return func(s *ctxshutdown.Swansong) error {
 		jobs, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("jobs"))
 		jobs.Go(func(context.Context) { <-until(s) })
-		printPhases(s) // called last, because the test sends a signal when it reads the first phase
+		printPhases(s) // printPhases is called last, because the test sends a signal when it reads the first phase
 		<-s.Done()
 		return nil
 	}
@@ -458,7 +458,7 @@ func TestRun_CatchesSignalsForSomeTimeAfterReturn(t *testing.T) {
 	p.signal(os.Interrupt)
 	p.until("Serving 0") // a further ^C before this could reach the second Run
 	p.signal(os.Interrupt)
-	returned := time.Now() // the time just before the return of Run
+	returned := time.Now() // approximately the time at which Run returns
 	p.until("deferred")
 	p.signal(os.Interrupt)
 	p.until("over")
@@ -469,7 +469,7 @@ func TestRun_CatchesSignalsForSomeTimeAfterReturn(t *testing.T) {
 	for {
 		select {
 		case <-tick.C:
-			p.cmd.Process.Signal(os.Interrupt) // fails if the process has ended
+			p.cmd.Process.Signal(os.Interrupt) // the call fails if the process has ended
 			continue
 		case code := <-exited:
 			testkit.Equal(t, "exit code", code, -1)

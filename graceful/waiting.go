@@ -25,7 +25,7 @@ type waitReporter struct {
 	*Process
 	manager  *manager
 	progress *progressLine
-	timer    *time.Timer   // nil before the beginning of Soft
+	timer    *time.Timer   // starts the next report; nil before the beginning of Soft
 	writing  chan struct{} // closed at the end of the report that is being written; nil before the first one
 	stopped  bool
 }

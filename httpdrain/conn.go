@@ -22,21 +22,21 @@ type conn struct {
 	drain *drain
 	scope *ctxshutdown.Swansong // scope of the server or, with WithPacing, of this connection
 	work  context.Context       // scope.Work(), which Force cancels
-	turn  float64               // from 0 to 1, see lameDuck
+	turn  float64               // when in the lame duck phase it is the turn of the connection, from 0 to 1; see lameDuck
 	base  context.Context       // the context of the connection, with what the user's hooks have added
 
 	mu            sync.Mutex
 	state         connState
 	lastStart     time.Duration // when the latest request was read, as the time since epoch
-	client        *client       // nil before the drain
+	client        *client       // the client of the connection; nil before the drain
 	interval      time.Duration // the usual time between the starts of two requests, see beginHandler; 0 before the second one
 	requests      *request      // requests whose handlers run; if there are none, the last one until it is answered
 	deadline      readDeadline
-	timer         *time.Timer        // nil until the drain starts it
+	timer         *time.Timer        // the timer of the connState; nil until the drain starts it
 	http2         *http2Conn         // nil unless httpdrain serves the connection's HTTP/2
-	http2Server   *http.Server       // serves http2 and nothing else
-	hijackGuard   *ctxshutdown.Guard // held until the hijacked connection is closed
-	responseGuard *ctxshutdown.Guard // held while the server writes a response whose handler has returned
+	http2Server   *http.Server       // the additional server, which serves only http2
+	hijackGuard   *ctxshutdown.Guard // a guard that is held until the hijacked connection is closed
+	responseGuard *ctxshutdown.Guard // a guard that is held while the server writes a response whose handler has returned
 	writes        writeProgress
 	pacing        connPacing
 }
@@ -236,7 +236,7 @@ func (c *conn) read(b []byte) (int, error) {
 // may have been there for a while. attempts is the number of repetitions so far.
 func (c *conn) mustReadAgain(err error, attempts int) bool {
 	if !c.drain.draining.Load() {
-		return false // without locking: the server itself makes a read fail in each request
+		return false // returns without locking, because the server itself makes a read fail in each request
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -29,9 +29,9 @@ const endReadsInterval = 100 * time.Millisecond
 type phase uint8
 
 const (
-	phaseReading  phase = iota // waiting for a request, or reading its header
-	phaseServing               // from the end of a request's header until the response is written
-	phaseHijacked              // after Hijack, until the handler closes the connection
+	phaseReading  phase = iota // the server waits for a request, or reads its header
+	phaseServing               // this phase lasts from the end of a request's header until the response is written
+	phaseHijacked              // this phase lasts from Hijack until the handler closes the connection
 	phaseClosed
 )
 
@@ -132,9 +132,9 @@ const (
 type connEvent struct {
 	kind          connEventKind
 	now           time.Time // the time of the event; zero unless the server drains
-	data          []byte    // for eventRead
-	canSendGoAway bool      // for eventHTTP2
-	stream        bool      // for eventHandlerEnd: the handler served a stream of Debug
+	data          []byte    // set for eventRead: the data that was read
+	canSendGoAway bool      // set for eventHTTP2
+	stream        bool      // set for eventHandlerEnd if the handler served a stream of Debug
 
 	// keep is for eventTimer: how long the drain still keeps the connection although it is quiet,
 	// because its client sends requests on other connections.

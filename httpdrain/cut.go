@@ -22,7 +22,7 @@ type Cut struct {
 	// path it is the host and port of the target, such as "example.com:443".
 	Route    string
 	Remote   string        // the client's address
-	Age      time.Duration // since the header was read or, if it is incomplete, its first bytes; 0 if unknown
+	Age      time.Duration // time since the header was read or, if it is incomplete, since its first bytes were read; 0 if unknown
 	Hijacked bool          // the connection was hijacked, for example for a websocket
 }
 

@@ -58,7 +58,7 @@ func TestDebug_DrainWaitsForEveryWriteBesideEventStream(t *testing.T) {
 		v.s.Shutdown()
 		synctest.Wait()
 		slow.limited.Store(true)
-		p.send(frame(6, 0, "01234567")) // a ping; the server's answer is the last data read at full speed
+		p.send(frame(6, 0, "01234567")) // sends a ping; the server's answer is the last data that the client reads at full speed
 		synctest.Wait()
 		close(leave)
 		if got := <-ended; got != 1 {

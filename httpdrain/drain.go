@@ -32,7 +32,7 @@ type drain struct {
 
 	mu       sync.Mutex
 	conns    map[*conn]int // tracked connections; move explains the number
-	count    [roleGone]int // connections, by role
+	count    [roleGone]int // number of connections of each role
 	accepted bool          // all connections have been accepted
 	quiet    chan struct{} // closed when only hijacked connections and streams of Debug are left
 	empty    chan struct{} // closed when only streams of Debug are left
@@ -40,7 +40,7 @@ type drain struct {
 	panicErr *PanicError   // the first panic of a function of the user
 
 	hijacked map[*conn]syscall.RawConn // sockets of hijacked connections to be checked, guarded by mu
-	watching sync.WaitGroup            // the goroutine that checks them
+	watching sync.WaitGroup            // counts the goroutine that checks the hijacked connections
 	begins   chan struct{}             // closed when the drain begins
 	ended    chan struct{}             // closed when Serve is about to return
 }

@@ -21,7 +21,7 @@ func ExampleCut() {
 		<-written // the handler ignores its context
 	})
 	mux.HandleFunc("GET /events", func(w http.ResponseWriter, _ *http.Request) {
-		conn, _, err := http.NewResponseController(w).Hijack() // as websocket packages do
+		conn, _, err := http.NewResponseController(w).Hijack() // websocket packages hijack the connection in this way
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -37,7 +37,7 @@ func ExampleCut() {
 		go http.Get("http://" + ln.Addr().String() + path)
 		<-begun
 	}
-	s.Force(errors.New("out of time")) // as graceful.Run does
+	s.Force(errors.New("out of time")) // graceful.Run calls Force in this way
 
 	byRoute := map[string]int{}
 	count := func(c httpdrain.Cut) {

@@ -33,7 +33,7 @@ const (
 // handOver returns the connection that Hijack returns instead of nc, which the server returned.
 func (c *conn) handOver(nc net.Conn) net.Conn {
 	if _, ok := nc.(interface{ itself() *conn }); !ok {
-		return nc // a *tls.Conn, which closes the conn inside it
+		return nc // nc is a *tls.Conn, which closes the conn inside it
 	}
 	socket := c.raw
 	if tc, ok := socket.(*tls.Conn); ok {

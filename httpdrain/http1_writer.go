@@ -22,7 +22,7 @@ import (
 // does not log them on HTTP/2.
 type writer1 struct {
 	request
-	isHijacked atomic.Bool // atomic because a goroutine of the handler may write while it hijacks
+	isHijacked atomic.Bool // atomic, because a goroutine of the handler may write while the handler hijacks
 	hasHeader  bool        // the server's ResponseWriter is known to have written the header
 }
 

@@ -38,7 +38,7 @@ import (
 // Keys of TLSNextProto.
 const (
 	protoTLS       = "h2"
-	protoPlaintext = "unencrypted_http2" // used between net/http and golang.org/x/net/http2
+	protoPlaintext = "unencrypted_http2" // the key that net/http and golang.org/x/net/http2 use between themselves
 )
 
 type nextProto = func(*http.Server, *tls.Conn, http.Handler)
@@ -89,7 +89,7 @@ func canServeHTTP2(srv *http.Server) bool {
 	if probe.TLSConfig != nil {
 		probe.TLSConfig.NextProtos = append(slices.Clip(probe.TLSConfig.NextProtos), protoTLS)
 	}
-	err := probe.Serve(&oneConn{}) // configures HTTP/2 and returns
+	err := probe.Serve(&oneConn{}) // this call configures HTTP/2 and returns
 	return errors.Is(err, net.ErrClosed) && probe.TLSNextProto[protoTLS] != nil
 }
 
@@ -102,7 +102,7 @@ const prefaceTimeout = 10 * time.Second
 // prefix.
 func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState, prefix string) {
 	if !allowsHTTP2(sv.Server, state) {
-		plain.Write(wire.GoAway(0, wire.InadequateSecurity)) // as net/http does
+		plain.Write(wire.GoAway(0, wire.InadequateSecurity)) // net/http sends this GOAWAY in the same case
 		plain.Close()
 		return
 	}
@@ -113,7 +113,7 @@ func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState
 	additional.Protocols = new(http.Protocols)
 	additional.Protocols.SetUnencryptedHTTP2(true)
 	additional.TLSConfig, additional.TLSNextProto = nil, nil
-	additional.ReadHeaderTimeout = prefaceTimeout // net/http uses it only until the preface is read
+	additional.ReadHeaderTimeout = prefaceTimeout // net/http uses this timeout only until the preface is read
 	additional.BaseContext = nil
 	additional.ConnContext = func(context.Context, net.Conn) context.Context { return c.base }
 	additional.DisableGeneralOptionsHandler = true // the handler below answers such requests
@@ -129,12 +129,12 @@ func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState
 			close(closed)
 		}
 	}
-	additional.Serve(&oneConn{}) // configures HTTP/2
+	additional.Serve(&oneConn{}) // this call configures HTTP/2
 	if serve := additional.TLSNextProto[protoPlaintext]; serve != nil {
 		// Before Go 1.27, the server passed to serve is the one in the context of the requests.
 		additional.TLSNextProto[protoPlaintext] = func(_ *http.Server, tc *tls.Conn, h http.Handler) { serve(sv.Server, tc, h) }
 	}
-	additional.Serve(&oneConn{conn: h}) // starts a goroutine for the connection and returns
+	additional.Serve(&oneConn{conn: h}) // this call starts a goroutine for the connection and returns
 	<-closed
 }
 

@@ -209,7 +209,7 @@ const (
 
 // request2 returns the HTTP/2 frame of a GET request.
 func request2(stream byte, path string) string {
-	return frameOf(stream, 1, 4|1, "\x82\x86\x04"+string(byte(len(path)))+path) // the method GET and the scheme http
+	return frameOf(stream, 1, 4|1, "\x82\x86\x04"+string(byte(len(path)))+path) // the encoded method GET and scheme http
 }
 
 // room returns an HTTP/2 frame with which a client makes room for the body of a response.

@@ -45,7 +45,7 @@ type listener struct {
 	timeouts int // consecutive timeouts of Accept after the stop
 
 	mu          sync.Mutex
-	setDeadline func(time.Time) error // nil if the listener has no such method; then timer closes the listener
+	setDeadline func(time.Time) error // the method SetDeadline of the listener; nil if it has none, and then timer closes the listener
 	timer       *time.Timer
 	closed      bool
 	closeErr    error

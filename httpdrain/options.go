@@ -19,7 +19,7 @@ type options struct {
 	linger         time.Duration // the shortest linger of a connection
 	maxLinger      time.Duration
 	keepInLameDuck bool
-	retryAfter     time.Duration // 0: the server also serves requests that arrive after the linger
+	retryAfter     time.Duration // the time in Retry-After; 0: the server also serves requests that arrive after the linger
 	pace           float64       // how many scopes of busy connections are stopped per second; 0: all at once
 	logger         *slog.Logger
 	route          func(method, path string) string
@@ -161,7 +161,7 @@ func newOptions(opts []Option) (options, error) {
 //
 // Panics in handlers and hooks of the http.Server are handled by net/http, as without this package.
 type PanicError struct {
-	Option string // "WithRoute" or "WithLogger"
+	Option string // name of the option: "WithRoute" or "WithLogger"
 	Value  any    // the value of the panic, or an error that says that runtime.Goexit was called
 	Stack  []byte // the stack of the panic, in the format of runtime/debug.Stack
 }

@@ -13,7 +13,7 @@ import (
 type connPacing struct {
 	stop    context.CancelFunc // stops the connection's scope; nil without pacing
 	stopped bool
-	guard   *ctxshutdown.Guard // held from the stop until the connection is gone, so that Work does not end
+	guard   *ctxshutdown.Guard // a guard that is held from the stop until the connection is gone, so that Work does not end
 }
 
 // stopScope stops the connection's own scope, if it has one.

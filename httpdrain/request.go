@@ -25,7 +25,7 @@ type request struct {
 
 	// The fields below are guarded by conn.mu. Only the handler's goroutine writes isMatched.
 	isMatched bool
-	isStream  bool   // a stream of Debug
+	isStream  bool   // the request is answered with an event stream of Debug
 	route     string // r.Pattern if isMatched, else the path, or the host and port of a CONNECT
 	next      *request
 }
@@ -182,13 +182,13 @@ func (sv *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		q, w = w2.init(c, w, r), w2
 	}
 	c.beginHandler(q)
-	defer c.endHandler(q) // runs after g.Release, so that no guard is left after the drain
+	defer c.endHandler(q) // this deferred call runs after g.Release, so that no guard is left after the drain
 	var g *ctxshutdown.Guard
 	if c.drain.traced {
 		g = c.beginTrace(q)
 		defer pprof.SetGoroutineLabels(r.Context())
 	} else {
-		g = c.scope.Guard() // faster than Acquire, which searches the context for the scope
+		g = c.scope.Guard() // this is faster than Acquire, which searches the context for the scope
 	}
 	defer g.Release()
 	handler.ServeHTTP(w, r)

@@ -118,7 +118,7 @@ type connKey struct{}
 // A connContext is the context of a connection: it is Work with, in addition, the conn and the
 // values of the user's BaseContext.
 type connContext struct {
-	context.Context // Work of the connection's scope
+	context.Context // the Work context of the connection's scope
 	values          context.Context
 	conn            *conn
 }

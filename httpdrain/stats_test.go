@@ -98,7 +98,7 @@ func TestReadStats_CountsDrains(t *testing.T) {
 		got := counted(func() {
 			v.s.Shutdown()
 			time.Sleep(90 * time.Millisecond)
-			idle.send("G") // begins a header, so that the linger does not end this connection
+			idle.send("G") // sends the beginning of a header, so that the linger does not end this connection
 			time.Sleep(time.Second)
 			idle.send(get[1:])
 			idle.receives(http.StatusServiceUnavailable, "503 the server is shutting down")

@@ -410,7 +410,7 @@ func TestServe_LimitsNewConnectionsAfterStop(t *testing.T) {
 		begin := make(chan struct{})
 		ln := &busyListener{pipeListener: listenInMemory(), begin: begin}
 		v := startOn(t, ln, handler(ok))
-		p := ln.dial(t) // makes Accept return once more
+		p := ln.dial(t) // this connection makes Accept return once more
 		p.send(get)
 		p.answered()
 		close(begin)

@@ -11,7 +11,7 @@ import (
 // A call is a request of the client that has no response yet.
 type call struct {
 	method   string
-	response chan response // has room for one response, so that sending it never blocks
+	response chan response // receives the response; it has room for one, so that sending never blocks
 	guard    *ctxshutdown.Guard
 }
 

@@ -892,12 +892,12 @@ func TestLogger_MayCallState(t *testing.T) {
 		t.Run(test.call, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var conn *lspconn.Conn
-				var mu sync.Mutex // needed because the read loop logs at the same time
+				var mu sync.Mutex // a lock is needed, because the read loop logs at the same time
 				var got []string
 				made := make(chan struct{})
 				log := slog.New(handler(func(r slog.Record) {
 					<-made
-					line := conn.State().String() // would deadlock if the connection held its lock here
+					line := conn.State().String() // this call would deadlock if the connection held its lock here
 					if message := strings.TrimPrefix(r.Message, "lspconn: "); message != line {
 						line += ": " + message
 					}

@@ -5,7 +5,7 @@ import "context"
 // A Delivery reports the outcome of a notification.
 type Delivery struct {
 	done chan struct{}
-	err  error // set before done is closed
+	err  error // the outcome; set before done is closed
 }
 
 func newDelivery() *Delivery { return &Delivery{done: make(chan struct{})} }

@@ -21,7 +21,7 @@ type dialled struct {
 	cancel context.CancelFunc // ends the context of Dial
 	opened chan struct{}      // closed when Dial has returned
 	err    error              // why there is no stream; set before opened is closed
-	stream io.ReadWriteCloser // set before opened is closed, unless err is set
+	stream io.ReadWriteCloser // the stream that Dial has returned; set before opened is closed, unless err is set
 
 	mu     sync.Mutex
 	closed bool // if Dial returns a stream later, the stream is closed at once

@@ -151,7 +151,7 @@ func TestDial_StreamEndsWithProcess(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		t.Cleanup(func() { theirs.Close() }) // stays open until the test has ended
+		t.Cleanup(func() { theirs.Close() }) // the proxy's end stays open until the test has ended
 		go io.Copy(behind, theirs)
 		go io.Copy(theirs, behind)
 		return proxied{ours.(*net.UnixConn), ended}, nil

@@ -13,9 +13,9 @@ const (
 	CodeMethodNotFound = -32601
 	CodeInvalidParams  = -32602
 	CodeInternalError  = -32603
-	CodeRequestFailed  = -32803 // refused or discarded because the connection is closing or has failed
+	CodeRequestFailed  = -32803 // a message was refused or discarded because the connection is closing or has failed
 
-	CodeRequestCancelled = -32800 // a request of the server that the server itself has cancelled
+	CodeRequestCancelled = -32800 // the server has cancelled its own request
 )
 
 // A ResponseError is the error of a JSON-RPC response. The server sent it, or this package returns it

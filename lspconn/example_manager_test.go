@@ -81,7 +81,7 @@ func ExampleWithRestart() {
 		log.Fatal(err)
 	}
 	<-conn.Done()
-	again, err := manager.Conn(ctx, "go") // blocks until the restart
+	again, err := manager.Conn(ctx, "go") // this call blocks until the restart
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func ExampleWithOnRestart() {
 		log.Fatal(err)
 	}
 	<-conn.Done()
-	if _, err := manager.Conn(ctx, "go"); err != nil { // starts gopls again
+	if _, err := manager.Conn(ctx, "go"); err != nil { // this call starts gopls again
 		log.Fatal(err)
 	}
 	fmt.Println(<-reopened)

@@ -86,7 +86,7 @@ func printed(t *testing.T, f func()) string {
 	stdout := os.Stdout
 	os.Stdout = w
 	defer func() { os.Stdout = stdout }()
-	f() // must not print more than the pipe can hold
+	f() // f must not print more than the pipe can hold
 	w.Close()
 	text, err := io.ReadAll(r)
 	if err != nil {

@@ -49,7 +49,7 @@ func ExampleManager() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	conn, err := manager.Conn(ctx, "go") // starts the server
+	conn, err := manager.Conn(ctx, "go") // this call starts the server
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -168,7 +168,7 @@ func ExampleConn_Scope() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	g := conn.Scope().Guard() // held while an edit is being written to disk
+	g := conn.Scope().Guard() // a guard that is held while an edit is being written to disk
 	app.Shutdown()
 	conn.Close(context.Background())
 	fmt.Println(app.GuardReport())

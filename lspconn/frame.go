@@ -84,7 +84,7 @@ func parseHeaderLine(line []byte, length int) (int, error) {
 	if !strings.EqualFold(string(name), "Content-Length") {
 		return length, nil // Content-Type can be ignored, since LSP has only one encoding
 	}
-	n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64) // ParseUint accepts digits only, no sign
+	n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64) // ParseUint accepts only digits, and no sign
 	switch {
 	case err != nil:
 		return 0, &ProtocolError{What: "an invalid length: " + quoted(line)}

@@ -13,7 +13,7 @@ import (
 )
 
 func TestFrameReader_ReadsOrRejectsFrames(t *testing.T) {
-	long := strings.Repeat("x", 3<<20) // longer than maxPrealloc
+	long := strings.Repeat("x", 3<<20) // a text that is longer than maxPrealloc
 	for _, test := range []struct {
 		name, in string
 		want     []string

@@ -118,7 +118,7 @@ func TestStart_ServerIsKilledWithProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Wait()
-	held, err := os.Open(fifo) // returns when the server has opened the other end
+	held, err := os.Open(fifo) // Open returns when the server has opened the other end
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -123,7 +123,7 @@ func (c *Conn) awaitStop() error {
 		readDone = nil // the user of a Process may stop reading at any time
 	}
 	var idle *time.Timer
-	var idleTime <-chan time.Time // nil without a time-out
+	var idleTime <-chan time.Time // ticks when the idle time may be over; nil without a time-out
 	if c.server.IdleTimeout > 0 {
 		idle = time.NewTimer(c.server.IdleTimeout)
 		defer idle.Stop()

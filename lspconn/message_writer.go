@@ -12,7 +12,7 @@ type messageWriter struct {
 	lock   chan struct{} // contains one token while no goroutine is writing
 	w      io.WriteCloser
 	trace  *tracer // traces what is written; may be nil
-	closed bool    // guarded by lock
+	closed bool    // no message may be written any more; guarded by lock
 }
 
 var errAfterExit = errors.New("message not sent: the exit notification has already been sent")

@@ -108,7 +108,7 @@ func TestAsync_LaterMessagesAreDelivered(t *testing.T) {
 					ctx, cancel := context.WithCancel(ctx) // a context that is derived from that of the handler
 					defer cancel()
 					lspconn.Async(ctx)
-					lspconn.Async(ctx) // has no effect
+					lspconn.Async(ctx) // a second call has no effect
 					<-release
 				}
 				server := lspconn.Server{
@@ -133,7 +133,7 @@ func TestAsync_LaterMessagesAreDelivered(t *testing.T) {
 			})
 		})
 	}
-	lspconn.Async(context.Background()) // a context of no handler: no effect
+	lspconn.Async(context.Background()) // this has no effect, because the context is not that of a handler
 }
 
 // A handler may make a call. The response is delivered although the handler has not returned.

@@ -13,8 +13,8 @@ type serverProcess interface {
 	Stdin() io.WriteCloser
 	Stdout() io.Reader // returns io.EOF at the latest when Done is closed and everything in the pipe has been read
 	Stderr() io.Reader
-	Exited() <-chan struct{} // closed when the server itself has exited
-	Done() <-chan struct{}   // closed when every process that the server started has been reaped
+	Exited() <-chan struct{} // returns a channel that is closed when the server itself has exited
+	Done() <-chan struct{}   // returns a channel that is closed when every process that the server started has been reaped
 	Exit() proc.Exit
 	End(proc.Deadlines) (proc.Exit, error)
 	Close()

@@ -15,9 +15,9 @@ import (
 type Outcome int
 
 const (
-	Clean            Outcome = iota // the server answered shutdown, and exited after exit with any exit code
+	Clean            Outcome = iota // the server answered shutdown, and exited after the exit notification with any exit code
 	ExitedEarly                     // the server exited before the exit notification was sent
-	HandshakeTimeout                // the server did not answer shutdown in time or refused it, but exited after exit or when stdin was closed
+	HandshakeTimeout                // the server did not answer shutdown in time or refused it, but exited after the exit notification or when stdin was closed
 	Terminated                      // the server ended after SIGTERM
 	Killed                          // the server was ended by SIGKILL
 	Unconfirmed                     // the server was not known to have ended at the deadline

@@ -95,7 +95,7 @@ func (p *Process) Force(cause error) { p.conn.Force(cause) }
 
 // An externalProtocol stands for the library that exchanges the messages of a Process.
 type externalProtocol struct {
-	leave func(context.Context) error // guarded by Conn.mu
+	leave func(context.Context) error // the function of OnClose; guarded by Conn.mu
 }
 
 // canLeave reports whether a function has been set by OnClose.

@@ -58,7 +58,7 @@ func (c *Conn) terminate(s schedule, handshake bool) {
 	c.mu.Unlock()
 	c.logState(before, after)
 	c.processGuard.Release()
-	c.scope.Force(ErrClosing) // ends the context of the handlers that are still running
+	c.scope.Force(ErrClosing) // Force ends the context of the handlers that are still running
 	close(c.done)
 }
 

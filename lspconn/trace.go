@@ -16,7 +16,7 @@ type tracer struct {
 	conn *Conn
 
 	mu       sync.Mutex
-	w        io.Writer                // nil after a panic in its Write
+	w        io.Writer                // gets the trace; nil after a panic in its method Write
 	sent     map[string]tracedRequest // by id, the requests to which the server has not responded
 	received map[string]tracedRequest // by id, the requests of the server without a response
 }

@@ -171,7 +171,7 @@ func TestInterceptors_FromContextReturnsScopeOfCall(t *testing.T) {
 func TestInterceptors_RefuseCallsAfterForce(t *testing.T) {
 	both(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
 		s := ctxshutdown.New(t.Context())
-		g := s.Guard() // in place of the guard that Serve holds
+		g := s.Guard() // this guard takes the place of the guard that Serve holds
 		defer g.Release()
 		s.Shutdown()
 		ran := false

@@ -52,7 +52,7 @@ func (l *listener) limitHandshakes(d time.Duration) {
 	defer l.mu.Unlock()
 	l.deadline = time.Now().Add(d)
 	for c := range l.handshaking {
-		_ = c.Conn.SetDeadline(l.deadline) // fails if the connection is closed
+		_ = c.Conn.SetDeadline(l.deadline) // this call fails if the connection is closed, which does no harm
 	}
 }
 

@@ -141,7 +141,7 @@ func Serve(s *ctxshutdown.Swansong, srv *grpc.Server, ln net.Listener, opts ...O
 		return fmt.Errorf("grpcdrain: serve on %v: %w", ln.Addr(), failure)
 	}
 	cut := drain()
-	if running && cut == nil { // if calls were cut off, do not wait, because srv.Serve returns only after all handlers
+	if running && cut == nil { // if calls were cut off, do not wait, because srv.Serve returns only when all handlers have returned
 		<-served // Serve's error says only that the drain has stopped the server
 	}
 	return cut // ignores an error of the listener at the time of the stop

@@ -44,14 +44,14 @@ type conn struct {
 	raw      *http3.RawServerConn
 
 	goAway  sync.Mutex       // held while a GOAWAY is written
-	control *quic.SendStream // nil until the connection is set up, and after a write that failed
+	control *quic.SendStream // the control stream; nil until the connection is set up, and after a write that failed
 	told    bool             // the first GOAWAY has been written
 
 	mu      sync.Mutex
 	streams map[quic.StreamID]*stream // the streams that are being served
-	next    quic.StreamID             // the id after the last stream that was accepted
-	opened  time.Time                 // when that stream was accepted; zero before the first stream
-	refuses bool                      // streams that the client opens are refused
+	next    quic.StreamID             // the id that follows that of the last accepted stream
+	opened  time.Time                 // when the last accepted stream was opened; zero before the first stream
+	refuses bool                      // the server refuses further streams of the client
 	ended   time.Time                 // when a response was last written
 	closed  bool                      // the client can open no more streams
 	changed chan struct{}             // receives a value when a stream has ended

@@ -149,7 +149,7 @@ func get(c *http.Client, address string) (string, error) {
 type peer struct {
 	t      *testing.T
 	conn   *quic.Conn
-	goAway chan uint64 // receives the id in each GOAWAY
+	goAway chan uint64 // receives the id that each GOAWAY contains
 }
 
 // peer connects a new peer, which has received the settings of the server.

@@ -70,7 +70,7 @@ func Serve(s *ctxshutdown.Swansong, srv *http3.Server, pc net.PacketConn, opts .
 		waiting.Go(func() { d.awaitLameDuck(p) })
 		defer waiting.Wait()
 	}
-	defer cancel() // runs before the deferred wait above
+	defer cancel() // this deferred call runs before the deferred wait above
 
 	accepting := make(chan error, 1)
 	go func() { accepting <- d.accept(ln) }()

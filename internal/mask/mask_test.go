@@ -29,7 +29,7 @@ func TestMasker_ChangesNothingButValues(t *testing.T) {
 		"hunter":                                "hunter",
 		"hunter hunter2x":                       "hunter ***x",
 		"Hunter2 HUNTER2":                       "Hunter2 HUNTER2",
-		"it is short":                           "it is short", // shorter than MinLength
+		"it is short":                           "it is short", // this value is shorter than MinLength, so it is not masked
 		"1234567":                               "***",
 		"max_tokens=4096":                       "max_tokens=4096",
 		"could not parse token: unexpected EOF": "could not parse token: unexpected EOF",

@@ -68,7 +68,7 @@ func init() {
 		io.Copy(io.Discard, os.Stdin)
 	}
 	if os.Getenv(asRole) == "headless" {
-		runtime.LockOSThread() // so that the main goroutine runs on the main thread
+		runtime.LockOSThread() // keeps the main goroutine on the main thread
 	}
 	// The role "headless" ends the main thread and runs on in another thread.
 	roles["headless"] = func([]string) {
@@ -139,7 +139,7 @@ func leave(how, role string) {
 	switch how {
 	case "twice": // the process forks a second time, so init becomes the parent
 		role = "leave-twice setsid"
-	case "escape": // as twice, but without the mark in the environment
+	case "escape": // like "twice", but the process does not have the mark in its environment
 		os.Unsetenv("SWANSONG_PROC")
 		role = "leave-twice setsid"
 	}
@@ -397,7 +397,7 @@ func TestTerminate_ReachesOrphansWithoutSearch(t *testing.T) {
 	p.Terminate()
 	awaitEnd(t, pid)
 	finishSearch()
-	if stateOf(strconv.Itoa(p.Pid())) == "Z" { // or else the waiter might have ended the process
+	if stateOf(strconv.Itoa(p.Pid())) == "Z" { // otherwise the waiter might have ended the process
 		t.Error("the leader has exited, although it ignores SIGTERM")
 	}
 }

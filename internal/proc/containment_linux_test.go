@@ -243,7 +243,7 @@ func TestAdopt_IgnoresProcessWithReusedPid(t *testing.T) {
 	other := start(t, self("wait"))
 	readLine(t, other)
 	k := other.Adoptable(proc.Containment{Mark: "unused"})
-	k.Born-- // as if an earlier process had had this pid
+	k.Born-- // makes k identify an earlier process with the same pid
 	p, err := proc.Adopt(k, proc.Spec{Args: []string{"gone"}, Linger: -1})
 	if err != nil {
 		t.Fatal(err)

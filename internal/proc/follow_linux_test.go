@@ -106,7 +106,7 @@ func TestFollow_HasExitStatusOfProcess(t *testing.T) {
 		var followed atomic.Int32
 		p, err := proc.Start(proc.Spec{Args: []string{"/bin/sh", "-c", "exec 3<&0; sh -c 'read go; " + c.how + "' <&3 >/dev/null 2>&1 & echo $!; exec sleep 1000"},
 			OnLeaderExit: func() {
-				if pid := int(followed.Load()); pid > 0 { // now a child of this program
+				if pid := int(followed.Load()); pid > 0 { // this process is now a child of this program
 					p.Stdin().WriteString("go\n")
 					syscall.Wait4(pid, nil, 0, nil)
 				}

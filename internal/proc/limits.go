@@ -9,8 +9,8 @@ type User struct {
 // Limits are limits on the resources that a process and the processes that it has started use in
 // total. They need a cgroup of version 2 in which this program may enable controllers.
 type Limits struct {
-	Memory int64   // bytes; 0 means no limit
-	CPUs   float64 // processors; 0 means no limit
+	Memory int64   // limit of memory in bytes; 0 means no limit
+	CPUs   float64 // limit of CPU time as a number of processors; 0 means no limit
 }
 
 func (l Limits) areSet() bool { return l.Memory > 0 || l.CPUs > 0 }

@@ -40,14 +40,14 @@ import (
 // The methods may be called concurrently.
 type Process struct {
 	pid            int
-	cmd            *exec.Cmd // nil for an adopted process
+	cmd            *exec.Cmd // the command that was started; nil for an adopted process
 	linger         time.Duration
 	beforeReap     func() // called before the leader is reaped; may be nil
 	contain        *container
 	stdin          *os.File
 	stdout, stderr *Output
 	exited, done   chan struct{}
-	onLeaderExit   func() // nil if nothing is to be called
+	onLeaderExit   func() // called when the leader has exited; nil if nothing is to be called
 
 	// search is held by a goroutine that searches for members in order to signal them, and by the
 	// waiter while it reaps. It is locked before mu.

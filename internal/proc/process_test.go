@@ -212,7 +212,7 @@ func TestEnd_EarliestDeadlineOfAllCallersApplies(t *testing.T) {
 			t.Errorf("got %v, want %v", got, exit)
 		}
 	}
-	p.Kill() // Kill has no effect any more
+	p.Kill() // after the exit, Kill has no effect
 	p.Terminate()
 	if err := p.Signal(os.Interrupt); !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("Signal after the end returned %v", err)

@@ -9,7 +9,7 @@ import (
 // so a process that floods its stderr is not slowed down. The methods may be called concurrently.
 type Tail struct {
 	mu    sync.Mutex
-	kept  []byte // at most twice the limit, so that the kept bytes rarely have to be moved
+	kept  []byte // the latest bytes; at most twice the limit, so that they rarely have to be moved
 	limit int
 	total int64
 }

@@ -30,7 +30,7 @@ import (
 type suite struct {
 	module   string // the folder of the module whose go.mod has the versions of the packages
 	packages []string
-	atLeast  int // the suite fails if fewer tests pass, because then something else is wrong
+	atLeast  int // the suite fails if fewer tests than this pass, because then something else is wrong
 }
 
 var suites = []suite{

@@ -16,7 +16,7 @@ import (
 // compiled test program, its testCommand has only the package and the flags of the compiler.
 type baseline struct {
 	testCommand
-	overlay string // the file of the overlay that many mutants share, or that of one, or "" for the code as it is
+	overlay string // the file of the overlay, which many mutants may share; "" for the code as it is
 }
 
 // checkBaseline checks that the named test exists and passes while no mutant is chosen. If the test

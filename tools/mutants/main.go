@@ -63,7 +63,7 @@ type runner struct {
 	tested    bool // all tests have just passed, so mutants without flags need no baseline
 	sources   *sources
 	builds    chan struct{} // holds an element for each build that is running
-	runs      chan struct{} // the same for runs of tests
+	runs      chan struct{} // holds an element for each test that is running
 	mu        sync.Mutex
 	baselines map[baseline]func() outcome
 	programs  map[baseline]func() (file, complaint string)

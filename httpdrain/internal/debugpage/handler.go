@@ -71,7 +71,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		status := http.StatusForbidden
 		if h.options.WithToken && h.options.Token != "" {
 			status = http.StatusUnauthorized
-			header.Set("WWW-Authenticate", `Basic realm="shutdown"`) // makes a browser ask for the token
+			header.Set("WWW-Authenticate", `Basic realm="shutdown"`) // this header makes a browser ask for the token
 		}
 		http.Error(w, refusal, status)
 		return
@@ -111,7 +111,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func renderJSON(now *snapshot, filter string) []byte {
 	b, err := json.Marshal(newView(now, filter))
 	if err != nil {
-		panic(err) // cannot happen: a view contains only types that json can encode
+		panic(err) // this cannot happen, because a view contains only types that package json can encode
 	}
 	return append(b, '\n')
 }

@@ -62,7 +62,7 @@ type page struct {
 	Where               string // phase of the process and state of the scope
 	Headline, Sentence  string
 	Why                 string // cause of the stop
-	Announcement        string // read by a screen reader when Key changes
+	Announcement        string // text that a screen reader reads when Key changes
 	Key                 string
 	NextLabel, NextText string
 	NextLeft, NextAge   *int64 // milliseconds that the browser counts down, or up

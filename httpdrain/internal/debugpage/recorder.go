@@ -29,7 +29,7 @@ const (
 // A snapshot is the state of the scope and the process at one time. It is immutable: concurrent
 // requests share it.
 type snapshot struct {
-	version   uint64 // greater than the previous snapshot's if there is a change to send
+	version   uint64 // number of the snapshot, greater than that of the previous one if there is a change to send
 	at        time.Time
 	path      string
 	state     ctxshutdown.State
@@ -74,7 +74,7 @@ type mark struct {
 // the timeline, and the guards that were held at the stop.
 type recorder struct {
 	scope   *ctxshutdown.Swansong
-	process Process // may be nil
+	process Process // the process of the scope; may be nil
 
 	mu        sync.Mutex
 	last      *snapshot
@@ -221,7 +221,7 @@ func (r *recorder) recordMarks(now *snapshot) {
 			slices.SortStableFunc(r.marks, func(a, b mark) int { return a.at.Compare(b.at) })
 		}
 	}
-	rung := graceful.Serving // even if the scope stops while its process does not
+	rung := graceful.Serving // the phase of a process that is not stopping, even if the scope is stopped
 	if now.status != nil {
 		rung = now.status.Rung
 	}

@@ -11,7 +11,7 @@ import (
 type stepView struct {
 	Title, Note, When string
 	Left              *int64 // milliseconds until the step begins, if known
-	State             string // done, current, todo, skipped
+	State             string // state of the step: done, current, todo or skipped
 }
 
 var phaseNotes = [...]string{

@@ -16,14 +16,14 @@ import (
 type view struct {
 	Time     time.Time   `json:"time"`
 	Scope    string      `json:"scope"` // the path of the scope; empty for a root without a name
-	State    string      `json:"state"` // Running, ShuttingDown, Complete
+	State    string      `json:"state"` // state of the scope: Running, ShuttingDown or Complete
 	Forced   bool        `json:"forced"`
 	Cause    string      `json:"cause,omitempty"`
 	Summary  string      `json:"summary"` // what the guards stand for, in ordinary words
 	Guards   int         `json:"guards"`
 	AtStop   int         `json:"guards_at_stop"`     // the largest number of guards held since the stop
 	Scopes   int         `json:"scopes"`             // number of scopes that hold guards
-	Ladder   *ladderView `json:"ladder"`             // null without a graceful.Process
+	Ladder   *ladderView `json:"ladder"`             // the phase of the process; null without a graceful.Process
 	Requests []request   `json:"requests,omitempty"` // the oldest requests, unless the tree names them
 	Blockers []blocker   `json:"blockers"`           // at most maxBlockers, those with the oldest guards first
 	Filter   string      `json:"filter,omitempty"`

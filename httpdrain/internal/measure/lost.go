@@ -34,7 +34,7 @@ func lost(w io.Writer, shutdowns int) {
 	for _, load := range []struct {
 		name string
 		make func(http.Handler) *http.Server
-		run  func(*running, *tally, *sync.WaitGroup) // starts the clients
+		run  func(*running, *tally, *sync.WaitGroup) // this function starts the clients
 	}{
 		{"HTTP/1.1 keep-alive POST, raw sockets", plain, rawClients(nil)},
 		{"HTTP/1.1 keep-alive POST over TLS, raw sockets", secure, rawClients(insecure)},

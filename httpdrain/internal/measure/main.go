@@ -66,7 +66,7 @@ Produced by ` + "`make bench`" + `; do not edit. See the documentation of the pa
 // A running is a server that is drained by httpdrain or shut down by net/http.
 type running struct {
 	addr string
-	stop func()        // begins the shutdown and returns
+	stop func()        // begins the shutdown without waiting for its end
 	done chan struct{} // closed when the server has stopped
 }
 

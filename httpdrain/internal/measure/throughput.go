@@ -69,7 +69,7 @@ func throughput(w io.Writer, rounds int) {
 		name string
 		srv  func() *http.Server
 		conf *tls.Config
-		h2   string // the protocol, if it is HTTP/2
+		h2   string // name of the protocol if it is HTTP/2; otherwise empty
 	}{
 		{"HTTP/1.1, 2 bytes", func() *http.Server { return plain(small) }, nil, ""},
 		{"HTTP/1.1, ten orders as JSON", func() *http.Server { return plain(encoding) }, nil, ""},

@@ -24,7 +24,7 @@ func startGopls(ctx context.Context, command, dir string) (*lspconn.Process, *js
 	}
 	answer := jsonrpc2.HandlerWithError(func(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) (any, error) { return nil, nil })
 	stream := jsonrpc2.NewBufferedStream(server.Stream(), jsonrpc2.VSCodeObjectCodec{})
-	rpc := jsonrpc2.NewConn(context.WithoutCancel(ctx), stream, answer) // must outlive ctx, for the call of shutdown below
+	rpc := jsonrpc2.NewConn(context.WithoutCancel(ctx), stream, answer) // the connection must outlive ctx, for the call of shutdown below
 	server.OnClose(func(ctx context.Context) error {
 		if err := rpc.Call(ctx, "shutdown", nil, nil); err != nil {
 			return err

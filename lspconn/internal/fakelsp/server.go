@@ -19,14 +19,14 @@ import (
 // A Behaviour lists how a server misbehaves. The zero Behaviour is a correct server. In each field,
 // "" is the correct behaviour.
 type Behaviour struct {
-	Initialize string // "never", "refuse", "exit", "garbage"
-	Shutdown   string // "never", "refuse", "exit", "ask" (sends a request first and waits for the response), "close" (closes stdout), "half" (exits within the response)
+	Initialize string // reaction to initialize: "never", "refuse", "exit", "garbage"
+	Shutdown   string // reaction to shutdown: "never", "refuse", "exit", "ask" (sends a request first and waits for the response), "close" (closes stdout), "half" (exits within the response)
 	Exit       string // "ignore"
 	EOF        string // "ignore"
-	StopAfter  int    // stop reading after this many messages; 0 means never
-	Code       int    // exit code
+	StopAfter  int    // the server stops reading after this many messages; 0 means never
+	Code       int    // exit code of the server
 	IgnoreTerm bool
-	Stderr     string // printed at the start
+	Stderr     string // text that the server prints to stderr at the start
 }
 
 // A Message is a message that the server has received.
@@ -46,7 +46,7 @@ type Server struct {
 	mu       sync.Mutex
 	received []Message
 	faults   []string
-	asked    map[string]json.RawMessage // by the id of a request of this server: the id of the client request that waits for its response
+	asked    map[string]json.RawMessage // for each request of this server, by its id, the id of the client request that waits for the response
 	nextID   int
 	out      io.Writer
 

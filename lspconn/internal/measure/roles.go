@@ -37,7 +37,7 @@ func play(role string) {
 	case "child":
 		signal.Ignore(syscall.SIGTERM)
 		forever()
-	case "parent": // exits, so that init becomes the parent of the child
+	case "parent": // this process exits, so that init becomes the parent of the child
 		spawn("child", true)
 	case "user":
 		runs, _ := strconv.Atoi(argument)
