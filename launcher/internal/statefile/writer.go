@@ -130,6 +130,7 @@ func (w *Writer) loop() {
 		select {
 		case <-w.changed:
 		case <-retry.C:
+			pause = min(2*pause, maxRetryPause) // only here: many changes must not make the next attempt late
 		case <-w.quit:
 			return
 		}
@@ -143,7 +144,6 @@ func (w *Writer) loop() {
 			pause = minRetryPause
 		} else {
 			retry.Reset(pause)
-			pause = min(2*pause, maxRetryPause)
 		}
 		for _, done := range waiting {
 			done <- err

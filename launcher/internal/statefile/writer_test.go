@@ -86,6 +86,28 @@ func TestWriter_RetriesFailedWriteWithBackoff(t *testing.T) {
 	})
 }
 
+// Changes that cannot be written do not make the pause before the next attempt longer.
+func TestWriter_ChangesDoNotProlongPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := statefile.Path(t.TempDir())
+		w, err := start(path, func() {}, func(error) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		clear := obstruct(t, path)
+		for range 20 {
+			w.Changed()
+			synctest.Wait()
+		}
+		testkit.Equal(t, "failing", w.Failing(), true)
+		clear()
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		testkit.Equal(t, "failing after the first pause", w.Failing(), false)
+		w.Close(true, func() {})
+	})
+}
+
 // Flush waits at most ten seconds for a disk that hangs, and at most one second after the stop.
 func TestFlush_ReturnsWhenDiskHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
