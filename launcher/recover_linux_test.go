@@ -7,9 +7,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
@@ -203,12 +205,34 @@ func killBoth(t *testing.T, a *another) {
 	t.Helper()
 	all := guardians(t, a.Process.Pid)
 	testkit.Equal(t, "guardians", len(all), 1)
-	if err := syscall.Kill(all[0], syscall.SIGSTOP); err != nil { // if it were killed, the launcher would start another one
-		t.Fatal(err)
-	}
-	a.kill()
+	// The launcher must not start another guardian. A guardian that is stopped instead would go on:
+	// the kernel continues it when its parent, the launcher, ends.
+	freeze(t, a.Process.Pid)
 	kill(t, all[0])
 	awaitEnd(t, all[0], tooLong)
+	a.kill()
+}
+
+// freeze stops a process, and returns when all its threads have stopped. Until one of them has
+// received the signal, the others run on.
+func freeze(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	runs := func() bool {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		return slices.ContainsFunc(threads, func(path string) bool {
+			stat, _ := os.ReadFile(path)
+			_, state, found := strings.Cut(string(stat), ") ")
+			return found && !strings.HasPrefix(state, "T")
+		})
+	}
+	for late := time.Now().Add(tooLong); runs(); time.Sleep(time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatalf("process %d does not stop", pid)
+		}
+	}
 }
 
 // A state file of another version, or of another program, is neither set aside nor replaced.
