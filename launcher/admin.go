@@ -27,22 +27,6 @@ type AdminConfig struct {
 	TLS TLS
 }
 
-// listenAdmin listens for the admin service over TCP, if it is configured.
-func (m *Manager) listenAdmin() error {
-	c := m.cfg.Admin
-	if c.Address == "" {
-		return nil
-	}
-	id, err := mtls.Load(mtls.Files(c.TLS), func(err error) { m.publish(Event{Kind: Alarm, Message: "admin service: " + err.Error()}) })
-	if err != nil {
-		return &ConfigError{Field: "Admin.TLS", Rule: err.Error()}
-	}
-	if err := m.server.ListenTCP(c.Address, id); err != nil {
-		return &ConfigError{Field: "Admin.Address", Rule: err.Error()}
-	}
-	return nil
-}
-
 // AdminAddr returns the address at which the admin service listens over TCP, nil if it does not.
 func (m *Manager) AdminAddr() net.Addr { return m.server.Addr() }
 
@@ -87,40 +71,20 @@ func (l adminLauncher) StopProcess(id, reason string, grace time.Duration, noRep
 	return l.manager.StopProcess(id, Stop{Reason: reason, Grace: grace, NoReplacement: noReplacement})
 }
 
-func (l adminLauncher) Roll(name string, order pb.RollOrder, reason string) (wait func(context.Context) error, err error) {
-	g, err := l.manager.group(name)
-	if err != nil {
-		return nil, err
-	}
-	give := (*group).restart
-	switch order {
+func (l adminLauncher) Roll(name string, roll pb.RollOrder, reason string) (wait func(context.Context) error, err error) {
+	o := restart(reason)
+	switch roll {
 	case pb.RollOrder_RESUME:
-		give = (*group).resumeRoll
+		o = resume(reason)
 	case pb.RollOrder_ROLLBACK:
-		give = (*group).rollBack
+		o = rollback(reason)
 	}
-	result, err := give(g, reason)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) error {
-		err := g.await(ctx, result)
-		if order == pb.RollOrder_ROLLBACK && isRolledBack(err) {
-			return nil
-		}
-		return err
-	}, nil
+	return l.manager.give(name, o)
 }
 
-func (l adminLauncher) OrderGroup(name string, order pb.GroupOrder, processes int, reason string) (wait func(context.Context) error, err error) {
-	g, err := l.manager.group(name)
-	if err != nil {
-		return nil, err
-	}
-	give := map[pb.GroupOrder]func(string) (*rollResult, error){pb.GroupOrder_STOP: g.stopAll, pb.GroupOrder_START: g.startAgain,
-		pb.GroupOrder_SCALE: func(reason string) (*rollResult, error) { return g.scale(processes, reason) }}
-	result, err := give[order](reason)
-	return func(ctx context.Context) error { return g.awaitOrder(ctx, result) }, err
+func (l adminLauncher) OrderGroup(name string, o pb.GroupOrder, processes int, reason string) (wait func(context.Context) error, err error) {
+	orders := map[pb.GroupOrder]order{pb.GroupOrder_STOP: stopAll(reason), pb.GroupOrder_START: startAgain(reason), pb.GroupOrder_SCALE: scale(processes, reason)}
+	return l.manager.give(name, orders[o])
 }
 
 func (l adminLauncher) Signal(name string, sig syscall.Signal, reason string) ([]string, error) {
@@ -176,7 +140,7 @@ func (l adminLauncher) Watch() (next func(context.Context) *pb.Event, stop func(
 }
 
 func (l adminLauncher) Upgrade(ctx context.Context, program, reason, id string, dry bool) error {
-	return l.manager.upgrade(ctx, program, reason, id, dry)
+	return l.manager.upgrader.upgrade(ctx, program, reason, id, dry)
 }
 
 func (l adminLauncher) Upgraded(id string) (program string, processes int, failed string, known bool) {
@@ -206,7 +170,7 @@ func (l adminLauncher) Notifier(id string) (admin.Process, error) { return l.man
 func wireHealth(h Health) *pb.GroupHealth {
 	out := &pb.GroupHealth{Group: h.Group, Desired: int32(h.Desired), MinHealthy: int32(h.MinHealthy), Ready: int32(h.Ready),
 		Updated: int32(h.Updated), Total: int32(h.Total), Healthy: h.Healthy, Message: h.Message, Revision: int32(h.Revision),
-		Missing: int32(h.Missing), Roll: h.Roll.wire(), Stopping: h.Stopping, StopsAfter: h.StopsAfter, Unrecorded: h.Unrecorded, Stopped: h.Stopped}
+		Missing: int32(h.Missing), Roll: wireRoll(h.Roll), Stopping: h.Stopping, StopsAfter: h.StopsAfter, Unrecorded: h.Unrecorded, Stopped: h.Stopped}
 	for _, st := range h.Processes {
 		out.Processes = append(out.Processes, wireStatus(st))
 	}
@@ -220,6 +184,18 @@ func wireStatus(st Status) *pb.ProcessStatus {
 		Bound: durationpb.New(st.Bound), Reason: st.Reason}
 	if took := st.Took(); took > 0 {
 		out.ShutdownDuration = durationpb.New(took)
+	}
+	return out
+}
+
+func wireRoll(s *RollStatus) *pb.RollStatus {
+	if s == nil {
+		return nil
+	}
+	out := &pb.RollStatus{From: int32(s.From), To: int32(s.To), Phase: s.Phase, Paused: s.Paused, Why: s.Why,
+		GivenUp: int32(s.GivenUp), Canaries: int32(s.Canaries), Message: s.String()}
+	if !s.Until.IsZero() {
+		out.Until = timestamppb.New(s.Until)
 	}
 	return out
 }

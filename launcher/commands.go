@@ -29,10 +29,10 @@ import (
 // Problems are printed on stderr, and reported as an [Alarm] by the next launcher.
 func Guard() error { return guardian.Guard() }
 
-// Exec replaces the current process by the command, with the limits of the kernel that the group has
-// in Rlimits, and with LISTEN_PID set to the process id, as sd_listen_fds(3) requires. A
-// [Config].Helper calls it, because the launcher does not know the id before the process exists. Exec
-// returns only if it fails.
+// Exec replaces the current process by the command, with the limits of the kernel that the group
+// has in Rlimits, and with LISTEN_PID set to the process id, as sd_listen_fds(3) requires. A
+// [Config].Helper calls it, because the launcher does not know the id before the process exists.
+// Exec returns only if it fails.
 func Exec(args []string) error {
 	if len(args) == 0 {
 		return errors.New("launcher: Exec: no command")

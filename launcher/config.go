@@ -63,8 +63,8 @@ type Config struct {
 
 	// Helper is prepended to the command of a process that inherits listeners or has Rlimits, as in
 	// {"/proc/self/exe", "exec", "--"}. It must set LISTEN_PID to its own process id and then
-	// become the command, as [Exec] does. It also sets Rlimits. Without a helper, LISTEN_PID is not set: package client
-	// accepts that, sd_listen_fds(3) does not.
+	// become the command, as [Exec] does. It also sets Rlimits. Without a helper, LISTEN_PID is not
+	// set: package client accepts that, sd_listen_fds(3) does not.
 	Helper []string
 
 	// Guardian is a command that calls [Guard], as in {"/proc/self/exe", "guard"}. It runs beside
@@ -99,16 +99,17 @@ type GroupConfig struct {
 	// empty, gets its default. A nil MinHealthy or MaxSurge gets its default in both cases.
 	NoDefaults bool
 
-	// Job says that the processes run to completion: no client relies on their being ready. They take
-	// no part in rolls. [Manager.Roll], [Manager.Restart] and a reload that changes what a process
-	// is started with stop the processes that still run, and run each of them once more when those
-	// have ended. These orders do not wait for that.
+	// Job says that the processes run to completion: no client relies on their being ready. They
+	// take no part in rolls. [Manager.Roll], [Manager.Restart] and a reload that changes what a
+	// process is started with stop the processes that still run, and run each of them once more
+	// when those have ended. These orders do not wait for that.
 	Job bool
 
-	// Command is the program and its arguments; it is not passed to a shell. In Command, in the values
-	// of Env and in probes, {id} stands for the id of the process, {dir} for the launcher's directory,
-	// {socket} for a path in that directory that the process can listen on, and {port} for a TCP port,
-	// from 20000 to 32767, that the launcher chooses for each process that mentions it.
+	// Command is the program and its arguments; it is not passed to a shell. In Command, in the
+	// values of Env and in probes, {id} stands for the id of the process, {dir} for the launcher's
+	// directory, {socket} for a path in that directory that the process can listen on, and {port}
+	// for a TCP port, from 20000 to 32767, that the launcher chooses for each process that mentions
+	// it.
 	Command []string
 	WorkDir string   // if empty, the launcher's working directory
 	Env     []string // NAME=value, in addition to the launcher's environment
@@ -118,8 +119,8 @@ type GroupConfig struct {
 	ClearEnv bool
 
 	// User and UserGroup are the user and the group that the processes run as, by name or id, with
-	// the other groups of the user; default the launcher's. They need the privileges of root, and the
-	// Protocol [Signals]. HOME, USER and LOGNAME are those of the user, unless Env has them.
+	// the other groups of the user; default the launcher's. They need the privileges of root, and
+	// the Protocol [Signals]. HOME, USER and LOGNAME are those of the user, unless Env has them.
 	User, UserGroup string
 
 	Rlimits []Rlimit    // limits of the kernel for each process; they need [Config].Helper

@@ -16,10 +16,10 @@
 //
 // A process that takes part serves the lifecycle protocol on a socket whose address the launcher
 // passes to it, with package launcher/client. It reports when it is ready, how far its shutdown is
-// and what blocks it, and it can ask for more time. A process that does not take part can report its
-// state as to systemd, by sd_notify; otherwise it counts as ready when it runs. It is stopped by
-// signals. The launcher finds out what a process uses; see [Protocol]. A [Probe] checks a process from
-// the outside.
+// and what blocks it, and it can ask for more time. A process that does not take part can report
+// its state as to systemd, by sd_notify; otherwise it counts as ready when it runs. It is stopped
+// by signals. The launcher finds out what a process uses; see [Protocol]. A [Probe] checks a
+// process from the outside.
 //
 //	SPAWNING ─▶ STARTING ─▶ WARMING ◀─▶ READY ─────┐ stopped, or drains by itself
 //	    │           │           │        │         ▼
@@ -50,13 +50,18 @@
 //
 // # Where things are
 //
-// A [Manager] finds groups in its registry. A group runs in a goroutine of its own and asks its
-// controller what to start and to stop. The controller decides with packages that start nothing:
+// [Start] makes a [Manager] out of what an earlier launcher has left (start.go, takeover.go), and
+// its recorder says what the next one has to know (recorder.go). A Manager finds groups in its
+// registry (registry.go) and gives them orders (orders.go). A group waits for others
+// (dependencies.go), and then runs in a goroutine of its own (group.go), which has a controller
+// start and stop processes.
+//
+// The controller is a type of internal/controller. It decides with packages that start nothing:
 // internal/restart decides whether and when a process is replaced that has ended, internal/roll
 // what a roll does next, and internal/revision has the configurations of the group.
 //
-// A process of a group is a type of internal/process. It runs one subprocess as the state machine in
+// A process is a type of internal/process. It runs one subprocess as the state machine in
 // internal/lifecycle says. Its command and environment come from internal/spawn, and its connection
-// is a type of internal/transport. What happens is sent to watchers by internal/events. The deadline
-// for the stop of all groups is in internal/deadline.
+// is a type of internal/transport. What happens is sent to watchers by internal/events. The
+// deadline for the stop of all groups is in internal/deadline.
 package launcher

@@ -11,7 +11,8 @@ const (
 	GraceOver  Kind = events.GraceOver  // a process still drains after its grace period, which is not enforced
 	Extension  Kind = events.Extension  // a process has asked for more time to stop
 	Adopted    Kind = events.Adopted    // a process that an earlier launcher started has been adopted
-	// MainProcess reports that a process has named another one, which it has started, to take its place.
+	// MainProcess reports that a process has named another one, which it has started, to take its
+	// place.
 	MainProcess Kind = events.MainProcess
 	Upgraded    Kind = events.Upgraded // another program has taken over; see Manager.Upgrade
 	Alarm       Kind = events.Alarm    // a problem that needs an operator
@@ -36,7 +37,8 @@ const (
 	RouterError Kind = events.RouterError // a call of the Router failed
 )
 
-// An Event is something that has happened to a process, to a group or to the launcher. Its fields are
+// An Event is something that has happened to a process, to a group or to the launcher. Its fields
+// are
 //
 //	Time     time.Time
 //	Kind     Kind

@@ -47,22 +47,6 @@ func RestoredAndRecalled(m *Manager, cfg GroupConfig, r Remembered) Remembered {
 	return Remembered{ago(found.ReadyAt), ago(found.StopAt), ago(found.AskedAt), ago(found.GrantedUntil), found.Reason, found.Grace, found.Port}
 }
 
-// RecalledFinished returns how many finished processes the state file lists for a group with one
-// process. That process counts as finished because it is unhealthy. The parameter asked says
-// whether the launcher has asked it to stop or is about to.
-func RecalledFinished(m *Manager, cfg GroupConfig, asked bool) int {
-	g := newGroup(m, cfg.resolve(), nil)
-	defer g.scope.Shutdown()
-	p := process.New(g.shared, cfg.Name+"-1", 1, g.config())
-	if asked {
-		p.Restore(&statefile.Process{StopAt: statefile.ToMillis(time.Now())}, time.Now())
-	}
-	c := g.controller
-	c.instances.add(p)
-	c.finish(c.instances[p.ID()], true)
-	return g.record(nil).Finished
-}
-
 // OwnCgroup returns the cgroup in which the launcher creates cgroups. It returns an empty string if
 // the launcher cannot create any.
 func OwnCgroup() string {

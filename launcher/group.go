@@ -3,50 +3,51 @@ package launcher
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/launcher/internal/canary"
+	"github.com/swansong-go/swansong/launcher/internal/controller"
 	"github.com/swansong-go/swansong/launcher/internal/listeners"
 	"github.com/swansong-go/swansong/launcher/internal/process"
-	"github.com/swansong-go/swansong/launcher/internal/roll"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
-// A group runs the processes of one [GroupConfig]. Its goroutine, run, waits for a change, asks the
-// controller what to do, and starts and stops processes. Orders, reloads and processes change the
-// controller with mu held, and wake the goroutine.
+// A group runs the processes of one [GroupConfig]. Its goroutine, run, waits for a change, and has
+// the controller start and stop processes. Orders, reloads and processes change the controller, and
+// wake the goroutine. Whatever a group remembers, and can change, is in the controller.
 type group struct {
-	manager *Manager
-	name    string
-	scope   *ctxshutdown.Swansong
-	wakeups chan struct{}
-	emptied chan struct{} // closed when the group has been stopped and its last process is gone
-	removed atomic.Bool   // a reload has removed the group
-	shared  *process.Group
-
-	mu         sync.Mutex
-	controller *controller
+	manager    *Manager
+	name       string
+	scope      *ctxshutdown.Swansong
+	shared     *process.Group
+	controller *controller.Controller
+	wakeups    chan struct{}
+	emptied    chan struct{} // closed when the group has been stopped and its last process is gone
+	removed    atomic.Bool   // a reload has removed the group
 }
 
 func newGroup(m *Manager, cfg spec.Group, source any) *group {
 	scope, _ := ctxshutdown.WithCancel(m.groupsScope, ctxshutdown.WithName(cfg.Name))
 	g := &group{manager: m, name: cfg.Name, scope: scope, wakeups: make(chan struct{}, 1), emptied: make(chan struct{})}
 	g.shared = &process.Group{
-		Host: m.host, Name: cfg.Name, Scope: scope, GroupLogs: m.host.Logs.Group(cfg.Name, keptStatuses, m.printsTo), Changed: g.processChanged,
-		Listeners: func() listeners.Set { return m.listenersOf(cfg.Name) }, Started: func() { m.wakeDependents(cfg.Name) },
+		Host: m.host, Name: cfg.Name, Scope: scope, GroupLogs: m.host.Logs.Group(cfg.Name, controller.KeptStatuses, m.printsTo),
+		Listeners: func() listeners.Set { return m.listenersOf(cfg.Name) },
+		Started:   func() { m.wakeDependents(cfg.Name) },
+		Changed:   g.onChange,
 	}
-	g.controller = newController(cfg, source, g.publish)
+	g.controller = controller.New(cfg, source, controlled{g})
 	return g
 }
 
-func (g *group) publish(e Event) {
-	e.Group = g.name
-	g.manager.publish(e)
+// ask calls f with the controller of a group locked.
+func ask[T any](g *group, f func(*controller.Controller) T) T {
+	g.controller.Lock()
+	defer g.controller.Unlock()
+	return f(g.controller)
 }
 
 // wake makes the goroutine of run call reconcile.
@@ -57,28 +58,44 @@ func (g *group) wake() {
 	}
 }
 
+// start starts the goroutine of run.
+func (g *group) start() {
+	g.manager.running.Add(1)
+	if g.scope.Go(func(context.Context) { defer g.manager.running.Done(); g.run() }) {
+		return
+	}
+	go func() { // the group was stopped before it began, but may have adopted processes
+		defer g.manager.running.Done()
+		defer close(g.emptied)
+		g.close()
+	}()
+}
+
 // run returns when the group has been stopped and is empty.
 func (g *group) run() {
 	defer close(g.emptied)
-	g.awaitAdopted()
-	g.mu.Lock()
-	handed, awaits := g.controller.handed != nil, g.controller.awaitsDependencies
-	g.mu.Unlock()
-	if awaits && !g.awaitDependencies() {
+	// Processes that were adopted as ready count as available first. Otherwise they could be taken
+	// for processes that are not ready, and too many others be stopped.
+	for _, p := range g.processes() {
+		p.AwaitRouted()
+	}
+	if ask(g, (*controller.Controller).AwaitsDependencies) && !g.awaitDependencies() {
 		g.close()
 		return
 	}
-	if handed {
+	if ask(g, (*controller.Controller).IsHandedOver) {
 		g.applyNext()
 	} else {
-		g.replaceAdopted()
+		g.controller.Lock()
+		g.controller.ReplaceAdopted()
+		g.controller.Unlock()
 	}
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	stop := g.scope.Done()
 	for {
 		timer.Stop()
-		if at := g.reconcile(time.Now()); !at.IsZero() {
+		if at := g.reconcile(); !at.IsZero() {
 			timer.Reset(time.Until(at))
 		}
 		select {
@@ -91,213 +108,49 @@ func (g *group) run() {
 	}
 }
 
-// awaitDependencies waits until the groups that this one depends on satisfy its conditions. It
-// returns false if the group is stopped before.
-func (g *group) awaitDependencies() bool {
-	if g.beginIfDependingOn(spec.Group{}) {
-		return g.scope.Err() == nil
-	}
-	events, stop := g.manager.events.Watch()
-	defer stop()
-	for {
-		var missing []string
-		cfg := g.config() // a reload can change DependsOn while the group waits
-		for _, name := range cfg.DependsOn {
-			switch condition := cfg.ConditionOf(name); {
-			case g.manager.satisfies(name, condition):
-			case condition == spec.Healthy:
-				missing = append(missing, name)
-			default:
-				missing = append(missing, fmt.Sprintf("%s (%s)", name, condition))
-			}
-		}
-		g.mu.Lock()
-		g.controller.waitsFor = missing
-		g.mu.Unlock()
-		if len(missing) == 0 && g.beginIfDependingOn(cfg) {
-			return g.scope.Err() == nil
-		}
-		select {
-		case <-events:
-		case <-g.wakeups:
-		case <-g.scope.Done():
-			return false
-		}
-	}
-}
-
-// wakeDependents makes the groups that depend on the named one look at their conditions again. Other
-// changes wake them by an event, but no event says that a process has been started.
-func (m *Manager) wakeDependents(name string) {
-	for _, g := range m.allGroups() {
-		if slices.Contains(g.config().DependsOn, name) {
-			g.wake()
-		}
-	}
-}
-
-// beginIfDependingOn ends the wait for dependencies and returns true, if the dependencies of the
-// group are still those of cfg.
-func (g *group) beginIfDependingOn(cfg spec.Group) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	c := g.controller
-	if now := c.config(); !slices.Equal(now.DependsOn, cfg.DependsOn) || !maps.Equal(now.Conditions, cfg.Conditions) {
-		return false
-	}
-	c.awaitsDependencies = false
-	if c.roll != nil { // the roll of adopted processes could make no progress until now
-		c.roll.DelayProgress(time.Since(c.epoch))
-	}
-	return true
+// reconcile has the controller start and stop processes. It returns when to call it again if
+// nothing changes before; zero means never.
+func (g *group) reconcile() time.Time {
+	g.manager.host.Gate.Enter()
+	defer g.manager.host.Gate.Leave()
+	return ask(g, func(c *controller.Controller) time.Time { return c.Reconcile(time.Now()) })
 }
 
 // close stops all processes after the groups that depend on this one are empty, and returns when
 // the processes are gone.
 func (g *group) close() {
-	g.mu.Lock()
-	g.controller.stopping = true
-	g.controller.endRoll(&RollError{Group: g.name, Cause: ctxshutdown.ErrShutdown})
-	g.mu.Unlock()
+	g.controller.Lock()
+	g.controller.Close()
+	g.controller.Unlock()
 	forced := g.scope.Work().Done()
-	for _, other := range g.manager.allGroups() {
-		if slices.Contains(other.config().DependsOn, g.name) {
-			select {
-			case <-other.emptied:
-			case <-forced:
-			}
+	for other := range g.manager.dependents(g.name) {
+		select {
+		case <-other.emptied:
+		case <-forced:
 		}
 	}
-	g.mu.Lock()
-	left := g.controller.instances.sorted()
-	g.mu.Unlock()
 	reason := "launcher: " + strings.TrimPrefix(context.Cause(g.scope).Error(), "launcher: ")
 	if g.removed.Load() {
 		reason = "launcher: a reload has removed the group"
 	}
-	for _, i := range left {
-		go i.Stop(reason, 0)
+	left := g.processes()
+	for _, p := range left {
+		go p.Stop(reason, 0)
 	}
-	for _, i := range left {
+	for _, p := range left {
 		// Do not wait until they have ended, because a call of the router may still hold a guard of
 		// the scope.
-		<-i.Reaped()
+		<-p.Reaped()
 	}
 }
 
-// reconcile starts and stops processes as the controller decides. It returns when to call it again
-// if nothing changes before; zero means never.
-func (g *group) reconcile(now time.Time) (next time.Time) {
-	g.manager.host.Gate.Enter()
-	defer g.manager.host.Gate.Leave()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	c := g.controller
-	again := func(t time.Time) {
-		if t.After(now) && (next.IsZero() || t.Before(next)) {
-			next = t
-		}
-	}
-	c.observeReady(now, again)
-	for acting := true; acting; {
-		switch a := c.next(now); a.Do {
-		case roll.Start:
-			acting = g.start(c.revisionToStart(a.Version))
-		case roll.Stop:
-			g.stop(a)
-		case roll.Wait:
-			acting = false
-			if a.Until > 0 {
-				again(c.epoch.Add(a.Until))
-			}
-		}
-	}
-	g.checkCanaries(now, again)
-	if !c.backOff.GivenUp {
-		again(c.backOff.NotBefore)
-	}
-	h := c.health(now)
-	if h.Healthy != c.healthy {
-		c.healthy = h.Healthy
-		kind := GroupUnhealthy
-		if h.Healthy {
-			kind = GroupHealthy
-		}
-		g.publish(Event{Kind: kind, Message: fmt.Sprintf("%d of %d ready", h.Ready, h.Desired)})
-	}
-	if finished := c.isFinished(); finished != c.finished {
-		c.finished = finished
-		if finished {
-			g.publish(Event{Kind: GroupFinished, Message: h.Message})
-		}
-	}
-	c.settleOrders(h)
-	return next
-}
-
-// start starts a process of a revision. It returns false if the group is stopping. g.mu is held.
-func (g *group) start(revision int) bool {
-	c := g.controller
-	return g.launch(process.New(g.shared, c.newID(), revision, c.revisions.ByNumber[revision].Config))
-}
-
-// launch runs a process. It returns false if the group is stopping. g.mu is held.
-func (g *group) launch(p *process.Process) bool {
-	groupGuard, ok := g.scope.TryGuard()
-	if !ok {
-		return false
-	}
-	g.controller.instances.add(p)
-	g.manager.register(p, g)
-	p.Launch()
-	groupGuard.Release()
-	return true
-}
-
-// stop stops the process that the controller names. g.mu is held.
-func (g *group) stop(a roll.Action) {
-	p, reason := g.controller.onStop(a)
-	g.manager.host.Gate.Enter() // until the process knows
-	go func() {
-		defer g.manager.host.Gate.Leave()
-		p.Stop(reason, 0)
-	}()
-}
-
-// processChanged is called after each change of a process's state.
-func (g *group) processChanged(p *process.Process) {
+// onChange is called after each change of the status of a process.
+func (g *group) onChange(p *process.Process) {
 	st := p.Status()
-	g.mu.Lock()
-	c := g.controller
-	if i := c.instances.of(p); i != nil {
-		if st.PID != 0 {
-			c.backOff.Started()
-		}
-		// An unhealthy process is replaced before it has ended, because a process that fails may
-		// take long to drain.
-		if st.State == Unhealthy || st.State.Ended() {
-			c.onExit(i, st)
-		}
-		if st.State.Ended() {
-			g.remove(i, st)
-		}
-	}
-	g.mu.Unlock()
+	g.controller.Lock()
+	g.controller.OnChange(p, st)
+	g.controller.Unlock()
 	g.wake()
-}
-
-// remove moves a process from those that exist to those that have ended lately. g.mu is held.
-func (g *group) remove(i *instance, st Status) {
-	c := g.controller
-	delete(c.instances, i.ID())
-	g.manager.host.StateFile.Changed()
-	c.ended = append(c.ended, st)
-	if len(c.ended) > keptStatuses {
-		if old := g.manager.forgetProcess(c.ended[0].ID); old != nil {
-			old.RemoveLogs()
-		}
-		c.ended = slices.Delete(c.ended, 0, 1)
-	}
 }
 
 // stopProcess stops a process by order. Without a replacement the group has one process fewer from
@@ -305,48 +158,32 @@ func (g *group) remove(i *instance, st Status) {
 func (g *group) stopProcess(p *process.Process, reason string, grace time.Duration, replace bool) {
 	g.manager.host.Gate.Enter()
 	defer g.manager.host.Gate.Leave()
-	g.mu.Lock()
-	if i := g.controller.instances.of(p); i != nil && g.controller.onStopOrder(i, replace) {
-		g.manager.host.StateFile.Changed() // the state file is written even if the process was stopping already
-	}
-	g.mu.Unlock()
+	g.controller.Lock()
+	g.controller.OnStopOrder(p, replace)
+	g.controller.Unlock()
 	g.wake()
 	p.Stop(reason, grace)
 }
 
-// config returns the configuration that the group wants. After a failed roll, that is the
-// configuration from before the roll.
-func (g *group) config() spec.Group {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return *g.controller.config()
+// checkRunning returns an error if the group is stopping.
+func (g *group) checkRunning() error {
+	if g.controller.IsClosed() || g.scope.Err() != nil {
+		return fmt.Errorf("launcher: group %q is stopping: %w", g.name, context.Cause(g.scope))
+	}
+	return nil
 }
 
-// source returns the Source of the Config that the wanted configuration was loaded with.
-func (g *group) source() any {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.controller.revisions.Wanted().Source
+// config returns a copy of the configuration that the group wants.
+func (g *group) config() spec.Group {
+	return ask(g, func(c *controller.Controller) spec.Group { return *c.Config() })
 }
 
 // processes returns the processes that exist, oldest first.
 func (g *group) processes() (all []*process.Process) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, i := range g.controller.instances.sorted() {
-		all = append(all, i.instanceProcess.(*process.Process))
+	for _, p := range ask(g, (*controller.Controller).Processes) {
+		all = append(all, p.(*process.Process))
 	}
 	return all
-}
-
-// givenUp returns a *GivenUpError if the group was given up.
-func (g *group) givenUp() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.controller.backOff.GivenUp {
-		return g.controller.givenUpError()
-	}
-	return nil
 }
 
 // isEmpty reports whether the group has been stopped and its last process is gone.
@@ -357,4 +194,91 @@ func (g *group) isEmpty() bool {
 	default:
 		return false
 	}
+}
+
+// health returns the condition of the group.
+func (g *group) health() Health {
+	failing := g.manager.host.StateFile.Failing()
+	h := ask(g, func(c *controller.Controller) Health { return c.Health(time.Now(), failing) })
+	if !h.Stopping {
+		return h
+	}
+	for other := range g.manager.dependents(g.name) { // asked without a lock, because each of them is locked here
+		if !other.isEmpty() {
+			h.StopsAfter = append(h.StopsAfter, other.name)
+		}
+	}
+	if len(h.StopsAfter) > 0 {
+		h.Message = "stopping, after " + strings.Join(h.StopsAfter, ", ")
+	}
+	return h
+}
+
+// controlled is a group as its controller sees it, a [controller.Host]. The controller is locked
+// while it calls the methods.
+type controlled struct{ *group }
+
+func (g controlled) Publish(e Event) {
+	e.Group = g.name
+	g.manager.publish(e)
+}
+
+func (g controlled) Record() { g.manager.host.StateFile.Changed() }
+
+func (g controlled) Start(id string, revision int, cfg spec.Group) (controller.Process, bool) {
+	p := process.New(g.shared, id, revision, cfg)
+	return p, g.launch(p)
+}
+
+func (g controlled) Adopt(found *statefile.Process, cfg spec.Group) (controller.Process, bool) {
+	p := process.New(g.shared, found.ID, found.Revision, cfg)
+	p.Restore(found, time.Now())
+	p.LearnSecrets() // before announce says why an upgrade has failed
+	return p, g.launch(p)
+}
+
+// launch runs a process. It returns false if the group is stopping.
+func (g controlled) launch(p *process.Process) bool {
+	guard, ok := g.scope.TryGuard()
+	if !ok {
+		return false
+	}
+	defer guard.Release()
+	g.manager.register(p, g.group)
+	p.Launch()
+	return true
+}
+
+func (g controlled) Stop(p controller.Process, reason string) {
+	g.manager.host.Gate.Enter() // until the process knows
+	go func() {
+		defer g.manager.host.Gate.Leave()
+		p.(*process.Process).Stop(reason, 0)
+	}()
+}
+
+func (g controlled) Forget(id string) {
+	if p := g.manager.forgetProcess(id); p != nil {
+		p.RemoveLogs()
+	}
+}
+
+func (g controlled) Check(k canary.Check, done func(failed string, err error)) (cancel func()) {
+	k.In = g.manager.host.Containment
+	ended, cancel := context.WithCancel(context.Background())
+	started := g.scope.Go(func(ctx context.Context) {
+		ctx, stop := context.WithTimeoutCause(ctx, k.Timeout, fmt.Errorf("it took longer than %v", k.Timeout))
+		defer stop()
+		defer context.AfterFunc(ended, stop)()
+		failed, err := k.Run(ctx)
+		cancel()
+		g.controller.Lock()
+		defer g.controller.Unlock()
+		done(failed, err)
+		g.wake()
+	})
+	if !started {
+		cancel()
+	}
+	return cancel
 }

@@ -262,14 +262,6 @@ func TestRoll_FailsWhenReplacementExitsAtOnce(t *testing.T) {
 	testkit.Equal(t, "state of the second process", stateOf(h, "web-2"), launcher.Ready)
 }
 
-// A process has ended, and the group has not decided yet whether to replace it. Until then, the
-// group must not start another process in its place.
-func TestGroup_StartsNoReplacementBeforeExitIsHandled(t *testing.T) {
-	job := runners("job", 2)
-	job.Restart.Policy = launcher.Never
-	testkit.Equal(t, "whether another process is started", launcher.StartsBeforeExitIsHandled(job), false)
-}
-
 // A process that ends before it is ready counts as failed at once, although its health check
 // timeout has not passed.
 func TestProcess_FailsAtOnceWhenItExitsBeforeReady(t *testing.T) {

@@ -876,15 +876,6 @@ func TestKeep_FinishedJobIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// An unhealthy job counts as finished before it has ended. If it was not stopped yet, the next
-// launcher counts it.
-func TestKeep_UnhealthyJobCountsAsFinishedOnce(t *testing.T) {
-	h := launch(t, runners("other", 0)).ready()
-	for asked, want := range map[bool]int{false: 0, true: 1} {
-		testkit.Equal(t, fmt.Sprintf("through, asked to stop: %v", asked), launcher.RecalledFinished(h.Manager, kept(runners("job", 2)), asked), want)
-	}
-}
-
 // bootAnew changes the boot id in the state file, as if the machine had been rebooted.
 func bootAnew(t *testing.T, path string) {
 	t.Helper()

@@ -2,10 +2,8 @@ package launcher
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/swansong-go/swansong/launcher/internal/output"
-	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
 // Line is a line that a process has printed:
@@ -32,19 +30,4 @@ func (m *Manager) Printed(name string, last int) (lines []Line, more <-chan Line
 	}
 	lines, more, stop = m.host.RecentLines.Subscribe(name, last)
 	return lines, more, stop, nil
-}
-
-// checkLog reports whether the log files of a group can be written, so that the error names the
-// field. It waits for the disk.
-func checkLog(g spec.Group) error {
-	if g.Log.Dir != "" {
-		if err := os.MkdirAll(g.Log.Dir, 0o700); err != nil {
-			return &ConfigError{g.Name, "Log.Dir", err.Error()}
-		}
-	} else if g.Log.Path != "" {
-		if err := output.Check(g.Log.Path); err != nil {
-			return &ConfigError{g.Name, "Log.Path", err.Error()}
-		}
-	}
-	return nil
 }

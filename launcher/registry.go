@@ -156,25 +156,6 @@ func (r *registry) dropGroup(g *group) {
 	r.order = slices.DeleteFunc(slices.Clone(r.order), func(name string) bool { return name == g.name })
 }
 
-// satisfies reports whether a group lets others start that depend on it under this condition. One
-// that was stopped by order lets none.
-func (r *registry) satisfies(group string, c spec.Condition) bool {
-	g, err := r.group(group)
-	if err != nil {
-		return false
-	}
-	h := g.health()
-	switch {
-	case h.Stopped:
-		return false
-	case c == spec.Started:
-		return g.isStarted()
-	case c == spec.Completed:
-		return g.isFinished() && g.failure() == nil
-	}
-	return h.Healthy
-}
-
 func (r *registry) process(id string) (member, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,8 +178,8 @@ func (r *registry) register(p *process.Process, owner *group) {
 	r.processes[p.ID()] = member{p, owner}
 }
 
-// forgetProcess removes a process that has ended, with the lines that it has printed. It returns the
-// process, nil if it is not known.
+// forgetProcess removes a process that has ended, with the lines that it has printed. It returns
+// the process, nil if it is not known.
 func (r *registry) forgetProcess(id string) *process.Process {
 	r.mu.Lock()
 	defer r.mu.Unlock()

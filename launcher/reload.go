@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/swansong-go/swansong/launcher/internal/controller"
 	"github.com/swansong-go/swansong/launcher/internal/listeners"
 	"github.com/swansong-go/swansong/launcher/internal/secrets"
 )
@@ -131,7 +132,7 @@ func (r *reloader) source() any {
 	m.mu.Unlock()
 	for _, g := range m.allGroups() {
 		if s, ok := source.(GroupSource); ok {
-			source = s.WithGroup(g.name, g.source())
+			source = s.WithGroup(g.name, ask(g, (*controller.Controller).Source))
 		}
 	}
 	return source
@@ -155,7 +156,7 @@ func (r *reloader) sideEffects(next Config) (lines []string) {
 		if removed := g.checkNotRemoved(); removed != nil {
 			lines = append(lines, fmt.Sprintf("! %s: %s (refused)", cfg.Name, removed.Rule))
 		}
-		lines = append(lines, change{g, cfg}.effectOnRoll()...)
+		lines = append(lines, ask(g, func(c *controller.Controller) []string { return c.EffectOnRoll(cfg) })...)
 	}
 	return lines
 }
@@ -201,7 +202,7 @@ func (r *reloader) apply(next Config, reason string, changes []string) (wait fun
 	unlock()
 	tell()
 	for _, g := range plan.added {
-		m.runGroup(g)
+		g.start()
 	}
 	m.host.StateFile.Changed()
 	waits = append(waits, plan.remove()...)

@@ -3,10 +3,10 @@ package launcher
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"slices"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/launcher/internal/controller"
 	"github.com/swansong-go/swansong/launcher/internal/listeners"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
@@ -149,11 +149,11 @@ func (p *reloadPlan) abandon() {
 // more than one group.
 func (p *reloadPlan) lock() (unlock func()) {
 	for _, c := range p.existing {
-		c.group.mu.Lock()
+		c.group.controller.Lock()
 	}
 	return func() {
 		for _, c := range p.existing {
-			c.group.mu.Unlock()
+			c.group.controller.Unlock()
 		}
 	}
 }
@@ -162,7 +162,7 @@ func (p *reloadPlan) lock() (unlock func()) {
 func (p *reloadPlan) classify() error {
 	p.unchanged, p.changed, p.rolled = nil, nil, nil
 	for _, c := range p.existing {
-		same, keepsProcesses := c.compare()
+		same, keepsProcesses := c.group.controller.Compare(c.cfg)
 		if !(same && keepsProcesses) {
 			if err := c.group.checkRunning(); err != nil {
 				return err
@@ -200,23 +200,16 @@ func (p *reloadPlan) register() {
 // change applies what changes without another roll. The function tell tells the processes; it is
 // called after the groups have been unlocked. The other functions wait for rolls that turn back.
 func (p *reloadPlan) change(reason string) (tell func(), waits []func(context.Context) error) {
-	for _, c := range slices.Concat(p.unchanged, p.changed) {
-		c.group.controller.revisions.Wanted().Source = p.next.Source
+	for _, c := range p.unchanged {
+		c.group.controller.SetSource(p.next.Source)
 	}
-	processes := make([][]instanceProcess, len(p.changed))
+	processes := make([][]controller.Process, len(p.changed))
 	for i, c := range p.changed {
-		control := c.group.controller
-		if control.turnsBackTo(c.cfg) {
-			result := control.rollBack(reason)
-			control.revisions.Wanted().Source = p.next.Source
-			waits = append(waits, func(ctx context.Context) error {
-				if err := c.group.await(ctx, result); !isRolledBack(err) {
-					return err
-				}
-				return nil
-			})
+		tell, result := c.group.controller.Change(c.cfg, p.next.Source, reason)
+		if result != nil {
+			waits = append(waits, func(ctx context.Context) error { return c.group.awaitRollback(ctx, result) })
 		}
-		processes[i] = control.apply(c.cfg)
+		processes[i] = tell
 	}
 	return func() {
 		for i, c := range p.changed {
@@ -237,7 +230,7 @@ func (p *reloadPlan) roll(reason string) (waits []func(context.Context) error) {
 			if err != nil {
 				return err
 			}
-			return c.group.await(ctx, result)
+			return c.group.awaitRoll(ctx, result)
 		})
 	}
 	return waits
@@ -251,7 +244,7 @@ func (p *reloadPlan) remove() (waits []func(context.Context) error) {
 		gone := make(chan struct{})
 		go func() {
 			defer close(gone)
-			p.reloader.manager.forgetGroup(g)
+			p.reloader.forget(g)
 		}()
 		waits = append(waits, func(ctx context.Context) error {
 			select {
@@ -265,19 +258,18 @@ func (p *reloadPlan) remove() (waits []func(context.Context) error) {
 	return waits
 }
 
-// forgetGroup waits for the end of a removed group and forgets it, so that its name can be used
+// forget waits for the end of a removed group and forgets it, so that its name can be used
 // again. It waits for the whole scope and not only for the processes: a router that is still being
 // called for the last process would mistake it for one of the next group. Meanwhile no process
 // accepts connections, so the listeners are ended first, and clients are refused.
-func (m *Manager) forgetGroup(g *group) {
+func (r *reloader) forget(g *group) {
+	m := r.manager
 	<-g.emptied
 	m.listenersOf(g.name).Shutdown()
 	<-g.scope.Completion().Done()
-	g.mu.Lock()
-	for _, st := range g.controller.ended { // the next group of this name uses the same ids
+	for _, st := range ask(g, (*controller.Controller).Ended) { // the next group of this name uses the same ids
 		m.forgetProcess(st.ID)
 	}
-	g.mu.Unlock()
 	m.host.Deadline.Forget(g.scope)
 	m.dropGroup(g)
 	m.host.StateFile.Changed()
@@ -291,34 +283,6 @@ func (g *group) checkNotRemoved() *ConfigError {
 	}
 	return &ConfigError{g.name, "Name", "a group of this name was removed and has not ended yet; add it again when it has ended, for which the reload that " +
 		"has removed it can wait"}
-}
-
-// effectOnRoll says in at most one line what applying the change does to a roll.
-func (c change) effectOnRoll() []string {
-	g := c.group
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	r := g.controller.roll
-	_, keepsProcesses := c.compare()
-	switch {
-	case r == nil:
-	case r.Paused():
-		return []string{fmt.Sprintf("~ %s: the roll to revision %d is paused, and given up for another one (rolls the group)", g.name, r.To)}
-	case !keepsProcesses:
-		return []string{fmt.Sprintf("~ %s: the roll to revision %d is under way, and superseded by another one (rolls the group)", g.name, r.Destination())}
-	case g.controller.turnsBackTo(c.cfg):
-		return []string{fmt.Sprintf("~ %s: the roll to revision %d is under way, and turns back to revision %d", g.name, r.To, r.From)}
-	}
-	return nil
-}
-
-// compare reports whether the group, which is locked, has this configuration already, and whether
-// its processes can keep running with it, or those from before a roll that is under way.
-func (c change) compare() (same, keepsProcesses bool) {
-	control := c.group.controller
-	now := *control.config()
-	paused := control.roll != nil && control.roll.Paused()
-	return reflect.DeepEqual(now, c.cfg), !paused && (now.SameProcess(c.cfg) || control.turnsBackTo(c.cfg))
 }
 
 // checkLog makes the log files of the next configuration, or returns why it cannot, as [Start]

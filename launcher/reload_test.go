@@ -253,17 +253,6 @@ func TestRollback_ReturnsToRevisionBeforeSupersedingRoll(t *testing.T) {
 	}
 }
 
-// The progress deadline of a rollback begins with the rollback. Replacing a process is progress,
-// also if the process has a third revision.
-func TestRollback_EachReplacedProcessIsProgress(t *testing.T) {
-	web := runners("web", 4)
-	web.Roll.OnFailure, web.Roll.ProgressDeadline = launcher.Rollback, 5*time.Second
-	var failure *launcher.RollError
-	if err := launcher.RollBack(web, 2*time.Second, 1, 2, 2, 2); !errors.As(err, &failure) || !failure.RolledBack {
-		t.Errorf("the roll is not rolled back: %v", err)
-	}
-}
-
 // After ScaleDown, the smaller number of processes stays until a reload changes the number.
 func TestReload_DoesNotUndoScaleDown(t *testing.T) {
 	web := runners("web", 2)

@@ -1,18 +1,14 @@
 package launcher
 
 import (
-	"fmt"
-	"slices"
-	"strings"
-	"time"
-
+	"github.com/swansong-go/swansong/launcher/internal/controller"
 	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
 	"github.com/swansong-go/swansong/launcher/internal/process"
 )
 
 // State is what a process is doing, as the launcher sees it. States only move forward, except from
-// [Blocked] back to [Draining], and from [Ready] back to [Warming] while a readiness probe fails; the
-// package documentation has a diagram. Its methods are
+// [Blocked] back to [Draining], and from [Ready] back to [Warming] while a readiness probe fails;
+// the package documentation has a diagram. Its methods are
 //
 //	String() string // such as "READY"
 //	Ended() bool    // the process no longer exists
@@ -73,122 +69,81 @@ const (
 //	Contained string        // how the launcher finds the descendants: "cgroup", "walk" (through /proc), "group" or "leader"
 //	Bound     time.Duration // the longest time that stopping the process can take
 //
-// Its method Took returns how long stopping the process has taken so far, 0 if it was not ordered to
-// stop.
+// Its method Took returns how long stopping the process has taken so far, 0 if it was not ordered
+// to stop.
 type Status = process.Status
 
-// A Health is the condition of a group.
-type Health struct {
-	Group      string
-	Desired    int
-	MinHealthy int
-	Ready      int // number of processes that are available, which means ready for MinReady
-	Updated    int // number of processes in Ready that have the revision that the group wants or that a roll leads to
-	Total      int // number of processes that exist, including those that are shutting down
-	Healthy    bool
-	GivenUp    bool // set if too many processes have failed; an operator has to restart the group
-	Revision   int
-	Message    string // says what is wrong or under way
-	// Missing is the number of processes that are missing from Desired, because a roll with
-	// [Continue] could not replace them.
-	Missing  int
-	Roll     *RollStatus // nil if no roll is under way or paused
-	Stopping bool
-	Stopped  bool // stopped by order: the group has no processes until [Manager.StartGroup]
-	// Unrecorded has the ids of processes to be kept that are not in the state file, because it
-	// cannot be written. They end with the launcher.
-	Unrecorded []string
-	StopsAfter []string // while the group stops: groups that depend on it and are not empty yet
-	Processes  []Status // processes that exist, oldest first, then processes that have ended, latest last
+// A Health is the condition of a group. Its fields are
+//
+//	Group      string
+//	Desired    int
+//	MinHealthy int
+//	Ready      int // number of processes that are available, which means ready for MinReady
+//	Updated    int // number of processes in Ready that have the revision that the group wants or that a roll leads to
+//	Total      int // number of processes that exist, including those that are shutting down
+//	Healthy    bool
+//	GivenUp    bool // set if too many processes have failed; an operator has to restart the group
+//	Revision   int
+//	Message    string // says what is wrong or under way
+//	// Missing is the number of processes that are missing from Desired, because a roll with
+//	// [Continue] could not replace them.
+//	Missing  int
+//	Roll     *RollStatus // nil if no roll is under way or paused
+//	Stopping bool
+//	Stopped  bool // stopped by order: the group has no processes until [Manager.StartGroup]
+//	// Unrecorded has the ids of processes to be kept that are not in the state file, because it
+//	// cannot be written. They end with the launcher.
+//	Unrecorded []string
+//	StopsAfter []string         // while the group stops: groups that depend on it and are not empty yet
+//	Processes  []Status // processes that exist, oldest first, then processes that have ended, latest last
+type Health = controller.Health
+
+// Health returns the health of all groups, in the order of the configuration.
+func (m *Manager) Health() []Health {
+	var all []Health
+	for _, g := range m.allGroups() {
+		all = append(all, g.health())
+	}
+	return all
 }
 
-func (g *group) health() Health {
-	g.mu.Lock()
-	h := g.controller.health(time.Now())
-	if g.manager.host.StateFile.Failing() {
-		for _, i := range g.controller.instances.sorted() {
-			if i.IsUnrecorded() {
-				h.Unrecorded = append(h.Unrecorded, i.ID())
-			}
-		}
+// GroupHealth returns the health of a group. The error matches [ErrNotFound].
+func (m *Manager) GroupHealth(name string) (Health, error) {
+	g, err := m.group(name)
+	if err != nil {
+		return Health{}, err
 	}
-	g.mu.Unlock()
-	if len(h.Unrecorded) > 0 {
-		h.Message = strings.TrimPrefix(fmt.Sprintf("%s; the next launcher cannot adopt %s, because the state file cannot be written",
-			h.Message, strings.Join(h.Unrecorded, ", ")), "; ")
-	}
-	if !h.Stopping {
-		return h
-	}
-	for _, other := range g.manager.allGroups() { // called while no group is locked, because each group is locked here
-		if slices.Contains(other.config().DependsOn, g.name) && !other.isEmpty() {
-			h.StopsAfter = append(h.StopsAfter, other.name)
-		}
-	}
-	if len(h.StopsAfter) > 0 {
-		h.Message = "stopping, after " + strings.Join(h.StopsAfter, ", ")
-	}
-	return h
+	return g.health(), nil
 }
 
-func (c *controller) health(now time.Time) Health {
-	cfg, desired := c.config(), c.desired()
-	short := c.revisions.Wanted().Shortfall
-	if !cfg.Job && !short.Stopped {
-		desired += short.Finished // a service is not meant to end: what has ended is missing
-	}
-	h := Health{Group: c.name, Desired: desired, MinHealthy: cfg.MinHealthyOf(desired), Total: len(c.instances), Revision: c.revisions.Current,
-		GivenUp: c.backOff.GivenUp, Missing: c.degraded.missing, Roll: c.rollStatus(now), Stopping: c.stopping, Stopped: short.Stopped}
-	newest := c.revisions.Current
-	if c.roll != nil {
-		newest = c.roll.Destination()
-	}
-	for _, i := range c.instances.sorted() {
-		st := i.Status()
-		if isAvailable(st, now, cfg.MinReady) && !i.accounted {
-			h.Ready++
-			if st.Revision == newest {
-				h.Updated++
-			}
-		}
-		h.Processes = append(h.Processes, st)
-	}
-	h.Processes = append(h.Processes, c.ended...)
-	h.Healthy = !h.GivenUp && h.Ready >= h.MinHealthy && (h.Ready > 0 || h.Desired == 0)
-	h.Message = c.healthMessage(h, now)
-	return h
-}
+// A RollStatus describes the progress of a roll. Its method String returns it in a line. Its fields
+// are
+//
+//	From, To int    // numbers of revisions
+//	Phase    string // "canary", "rolling" or "rolling back"
+//	Paused   bool   // the roll waits for [Manager.Resume], [Manager.Rollback] or a new roll
+//	Why      string // the last failure; empty if there was none
+//	GivenUp  int    // number of processes that will not be replaced
+//	Canaries int    // with Until, the number of canaries that are available
+//	// Until is when the canaries will have been available for long enough, or when the roll retries
+//	// after a failure; zero if the roll waits for neither.
+//	Until time.Time
+type RollStatus = controller.RollStatus
 
-// healthMessage returns the Message of a Health.
-func (c *controller) healthMessage(h Health, now time.Time) (message string) {
-	if c.stopping {
-		return "stopping"
-	}
-	short := c.revisions.Wanted().Shortfall
-	// unreplaced falls when old processes end after a degraded roll, because their successors have
-	// the wanted revision.
-	unreplaced := c.desired() - c.instances.liveOf(c.revisions.Current)
-	switch {
-	case short.Stopped:
-		return "stopped by order; launcher start " + c.name + " starts it"
-	case h.GivenUp:
-		message = c.givenUpError().Rule()
-	case c.roll != nil:
-		message = fmt.Sprintf("%s; %d of %d replaced", h.Roll, h.Updated, h.Desired)
-	case c.degraded.givenUp > 0 && unreplaced > 0:
-		message = fmt.Sprintf("degraded: %d of %d could not be replaced; restart the group when that is fixed", min(c.degraded.givenUp, unreplaced), h.Desired)
-	case short.Finished > 0:
-		message = short.Message(c.desired(), *c.config())
-	case len(c.waitsFor) > 0:
-		message = "waits for " + strings.Join(c.waitsFor, ", ")
-	case now.Before(c.backOff.NotBefore):
-		message = fmt.Sprintf("%s; the next start is in %v", inARow(c.backOff.Failures), c.backOff.NotBefore.Sub(now).Round(time.Millisecond))
-	}
-	switch n := short.ScaledDown; {
-	case n > 0:
-		message = strings.TrimPrefix(fmt.Sprintf("%s; %d fewer than desired_instances, %d, by order", message, n, c.config().Desired), "; ")
-	case n < 0:
-		message = strings.TrimPrefix(fmt.Sprintf("%s; %d more than desired_instances, %d, by order", message, -n, c.config().Desired), "; ")
-	}
-	return message
-}
+// A RollError says that a roll has not replaced all processes of a group. Its fields are
+//
+//	Group      string
+//	Process    string // id of the replacement that failed; empty if the roll failed for another reason
+//	RolledBack bool   // the processes have the earlier configuration again
+//	Degraded   bool   // the roll is over and has replaced some processes, but not all
+//	Cause      error
+type RollError = controller.RollError
+
+// A GivenUpError says that the processes of a group have failed too often to be started again. Its
+// method Rule returns what has happened and what to do, without the name of the group. Its fields
+// are
+//
+//	Group    string
+//	Failures int    // number of failures in a row
+//	Last     string // the id of the process that failed last, and its failure
+type GivenUpError = controller.GivenUpError

@@ -3,12 +3,14 @@ package launcher
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/controller"
 	"github.com/swansong-go/swansong/launcher/internal/spawn"
 	"github.com/swansong-go/swansong/launcher/internal/upgrade"
 )
@@ -18,9 +20,9 @@ import (
 const closeTimeout = 10 * time.Second
 
 // ServeUpgrades makes the calling thread start all processes of this program, without which
-// [Manager.Upgrade] cannot keep them, and calls run on another goroutine. The calling thread has to be
-// the main thread: lock it in a function init by [runtime.LockOSThread], and call ServeUpgrades in
-// main. ServeUpgrades returns only an error, and has not called run then. Linux only.
+// [Manager.Upgrade] cannot keep them, and calls run on another goroutine. The calling thread has to
+// be the main thread: lock it in a function init by [runtime.LockOSThread], and call ServeUpgrades
+// in main. ServeUpgrades returns only an error, and has not called run then. Linux only.
 func ServeUpgrades(run func()) error {
 	if err := proc.ServeForks(run); err != nil {
 		return fmt.Errorf("launcher: upgrades: %w", err)
@@ -28,27 +30,31 @@ func ServeUpgrades(run func()) error {
 	return nil
 }
 
-// Upgrade executes another program in the place of this one, with the same arguments and process id.
-// The program calls [Start] with the same Dir, and goes on where this one has stopped: with its
+// Upgrade executes another program in the place of this one, with the same arguments and process
+// id. The program calls [Start] with the same Dir, and goes on where this one has stopped: with its
 // processes, whose exit codes stay known, their output and listeners, and with rolls and back-offs.
 // What differs in its configuration is applied as by [Manager.Reload]; other than there, Listen,
 // OnLauncherDeath and Admin can differ, too.
 //
-// Upgrade returns only an error, after which this program goes on. Before anything else, the program
-// has to say that it can take over; see [Config].UpgradeCheck. If it fails nevertheless before it has
-// taken over, this program is executed again.
+// Upgrade returns only an error, after which this program goes on. Before anything else, the
+// program has to say that it can take over; see [Config].UpgradeCheck. If it fails nevertheless
+// before it has taken over, this program is executed again.
 //
 // An empty program means the one that this one was started as. Calls of operators that wait are
 // cut, and so are hooks and checks of canaries, which are run again. Metrics begin anew.
 //
 // Upgrade needs [ServeUpgrades], and a program with one Manager. Linux only.
 func (m *Manager) Upgrade(ctx context.Context, program, reason string) error {
-	return m.upgrade(ctx, program, reason, rand.Text(), false)
+	return m.upgrader.upgrade(ctx, program, reason, rand.Text(), false)
 }
 
-// upgrade does what Upgrade says, or if dry is true, only what comes before anything changes. The id
-// is what the new program is asked for, to find out whether it has taken over.
-func (m *Manager) upgrade(ctx context.Context, program, reason, id string, dry bool) error {
+// An upgrader executes another program in the place of this one, and hands over to it.
+type upgrader struct{ manager *Manager }
+
+// upgrade does what Upgrade says, or if dry is true, only what comes before anything changes. The
+// id is what the new program is asked for, to find out whether it has taken over.
+func (u *upgrader) upgrade(ctx context.Context, program, reason, id string, dry bool) error {
+	m := u.manager
 	path, err := upgrade.Program(program)
 	if err != nil {
 		return fmt.Errorf("launcher: not upgraded: %w", err)
@@ -63,7 +69,7 @@ func (m *Manager) upgrade(ctx context.Context, program, reason, id string, dry b
 		return fail(errors.New("a reload or another upgrade is under way; wait until it has ended"))
 	}
 	defer m.reloader.mu.Unlock()
-	h, err := m.handoff(reason, id)
+	h, err := u.handoff(reason, id)
 	if err != nil {
 		return fail(err)
 	}
@@ -81,10 +87,10 @@ func (m *Manager) upgrade(ctx context.Context, program, reason, id string, dry b
 	defer m.host.Gate.Open()
 	signals := upgrade.CatchSignals() // before the last look whether the launcher stops, so that no signal is lost
 	defer signals.Stop()
-	open, resume, err := m.suspend()
+	open, resume, err := u.suspend()
 	defer resume()
 	if err == nil {
-		h, err = m.handoff(reason, id)
+		h, err = u.handoff(reason, id)
 	}
 	if err != nil {
 		return fail(err)
@@ -101,8 +107,8 @@ func (m *Manager) upgrade(ctx context.Context, program, reason, id string, dry b
 	return fail(h.Exec(path, open.Open, signals))
 }
 
-// upgraded is what a launcher that has taken over says of that. It does not keep what was handed over,
-// which has secrets.
+// upgraded is what a launcher that has taken over says of that. It does not keep what was handed
+// over, which has secrets.
 type upgraded struct {
 	id, failed string // see upgrade.Handoff and upgrade.Taken
 	processes  int
@@ -115,8 +121,10 @@ type suspended struct {
 	kept map[string][2][]byte
 }
 
-// suspend stops reading the output of processes, and starting a guardian, until resumeAll is called.
-func (m *Manager) suspend() (s suspended, resumeAll func(), err error) {
+// suspend stops reading the output of processes, and starting a guardian, until resumeAll is
+// called.
+func (u *upgrader) suspend() (s suspended, resumeAll func(), err error) {
+	m := u.manager
 	var undo []func()
 	resumeAll = func() {
 		for _, f := range undo {
@@ -144,4 +152,24 @@ func (m *Manager) suspend() (s suspended, resumeAll func(), err error) {
 		undo = append(undo, func() { s.Admin.Close() })
 	}
 	return s, resumeAll, err
+}
+
+// handoff returns what another program has to know.
+func (u *upgrader) handoff(reason, id string) (*upgrade.Handoff, error) {
+	m := u.manager
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	h := &upgrade.Handoff{ID: id, Reason: reason, Program: self, Dir: m.host.Dir, Admin: m.cfg.Admin.Address, State: m.recorder.state(), Groups: map[string]json.RawMessage{}}
+	for _, g := range m.allGroups() {
+		if g.scope.Err() != nil {
+			return nil, fmt.Errorf("group %q is stopping; wait until it has ended", g.name)
+		}
+		if h.Groups[g.name], err = json.Marshal(ask(g, func(c *controller.Controller) controller.Handoff { return c.Handoff(h.State.Groups[g.name].Processes) })); err != nil {
+			return nil, err
+		}
+	}
+	h.Lines, err = json.Marshal(m.host.RecentLines.All())
+	return h, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
 	"github.com/swansong-go/swansong/launcher/internal/listeners"
 	"github.com/swansong-go/swansong/launcher/internal/mtls"
+	"github.com/swansong-go/swansong/launcher/internal/output"
 	"github.com/swansong-go/swansong/launcher/internal/secrets"
 	"github.com/swansong-go/swansong/launcher/internal/spawn"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
@@ -136,6 +137,21 @@ func (c Config) checkFiles(g spec.Group) error {
 	for _, h := range g.PreStop {
 		if err := spawn.LookUp(h.Command[0], ""); err != nil {
 			return bad("PreStop", err.Error())
+		}
+	}
+	return nil
+}
+
+// checkLog reports whether the log files of a group can be written, so that the error names the
+// field. It waits for the disk.
+func checkLog(g spec.Group) error {
+	if g.Log.Dir != "" {
+		if err := os.MkdirAll(g.Log.Dir, 0o700); err != nil {
+			return &ConfigError{g.Name, "Log.Dir", err.Error()}
+		}
+	} else if g.Log.Path != "" {
+		if err := output.Check(g.Log.Path); err != nil {
+			return &ConfigError{g.Name, "Log.Path", err.Error()}
 		}
 	}
 	return nil

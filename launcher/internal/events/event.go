@@ -17,7 +17,8 @@ const (
 	GraceOver  Kind = "grace-over" // a process still drains after its grace period, which is not enforced
 	Extension  Kind = "extension"  // a process has asked for more time to stop
 	Adopted    Kind = "adopted"    // a process that an earlier launcher started has been adopted
-	// MainProcess reports that a process has named another one, which it has started, to take its place.
+	// MainProcess reports that a process has named another one, which it has started, to take its
+	// place.
 	MainProcess Kind = "main-process"
 	Upgraded    Kind = "upgraded"  // another program has taken over; see launcher.Manager.Upgrade
 	Alarm       Kind = "alarm"     // a problem that needs an operator

@@ -65,8 +65,8 @@ func (p *Process) adopt() error {
 // LearnSecrets makes the launcher mask the secrets of a process that is to be adopted.
 func (p *Process) LearnSecrets() { p.learnSecrets(startedWith(p.adopted.Adoptable.PID)) }
 
-// startedWith returns the arguments and the environment with which a process was started, as far as the
-// system says so.
+// startedWith returns the arguments and the environment with which a process was started, as far as
+// the system says so.
 func startedWith(pid int) (args, env []string) {
 	read := func(name string) []string {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
@@ -84,8 +84,8 @@ func (p *Process) IsUnrecorded() bool {
 	return p.cfg.OnLauncherDeath == spec.Keep && !p.Status().State.Ended() && !p.group.StateFile.Has(p.id)
 }
 
-// AwaitRouted returns once a process that was adopted as ready counts as available. It returns at once
-// for any other.
+// AwaitRouted returns once a process that was adopted as ready counts as available. It returns at
+// once for any other.
 func (p *Process) AwaitRouted() {
 	if p.adopted != nil && p.adopted.ReadyAt != 0 && p.adopted.StopAt == 0 && !(p.adopted.Warming && p.cfg.ReadinessProbe.IsSet()) {
 		<-p.routeTried

@@ -86,8 +86,8 @@ func (p *Process) perform(m *lifecycle.Machine, a lifecycle.Action) {
 
 // askReadiness asks the process whether it is ready.
 func (p *Process) askReadiness(ctx context.Context, e *lifecycle.Event) (err error) {
-	// Over TCP a call fails until the port is known. Waiting for the port here is faster than waiting
-	// for the next poll.
+	// Over TCP a call fails until the port is known. Waiting for the port here is faster than
+	// waiting for the next poll.
 	wait := grpc.WaitForReady(p.cfg.Transport.Network == "tcp")
 	e.Readiness, err = p.child.GetReadinessStatus(ctx, &pb.ReadinessRequest{ProcessId: p.id}, wait)
 	if p.cfg.Protocol == spec.Auto && p.usedProtocol() == "" {
@@ -130,8 +130,8 @@ func (p *Process) call(kind lifecycle.EventKind, timeout time.Duration, f func(c
 	})
 }
 
-// AskDrain asks the process what it would have to drain, and stops nothing. The message says why the
-// process reports no metrics, if it does not.
+// AskDrain asks the process what it would have to drain, and stops nothing. The message says why
+// the process reports no metrics, if it does not.
 func (p *Process) AskDrain(ctx context.Context) (metrics *pb.ShutdownMetrics, message string) {
 	switch {
 	case p.Status().State.Ended():
@@ -154,8 +154,8 @@ func (p *Process) AskDrain(ctx context.Context) (metrics *pb.ShutdownMetrics, me
 	return p.group.Secrets.MaskMetrics(answer.GetMetrics()), p.group.Secrets.Mask(answer.GetMessage())
 }
 
-// Stop has the process stopped, within grace unless that is 0. If it is being stopped already, nothing
-// changes.
+// Stop has the process stopped, within grace unless that is 0. If it is being stopped already,
+// nothing changes.
 func (p *Process) Stop(reason string, grace time.Duration) {
 	p.Send(lifecycle.Event{Kind: lifecycle.OnStop, Reason: reason, Grace: grace})
 }

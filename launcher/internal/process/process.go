@@ -1,7 +1,7 @@
-// Package process runs one subprocess of a launcher, from its start to its reap. What to do and when is
-// decided by the state machine in package lifecycle. This package does it: it starts or adopts the
-// subprocess, calls it and the router, runs hooks and probes, copies the output, and writes down what
-// the next launcher has to know.
+// Package process runs one subprocess of a launcher, from its start to its reap. What to do and
+// when is decided by the state machine in package lifecycle. This package does it: it starts or
+// adopts the subprocess, calls it and the router, runs hooks and probes, copies the output, and
+// writes down what the next launcher has to know.
 package process
 
 import (
@@ -30,8 +30,8 @@ import (
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 )
 
-// A Host is what a launcher has for all of its processes. Its fields are set before the first process
-// is launched, and do not change afterwards.
+// A Host is what a launcher has for all of its processes. Its fields are set before the first
+// process is launched, and do not change afterwards.
 type Host struct {
 	Dir         string // absolute path of the launcher's directory
 	Router      Router // nil: there is no router
@@ -140,8 +140,8 @@ func New(g *Group, id string, revision int, cfg spec.Group) *Process {
 	return p
 }
 
-// Launch runs the process in a scope of its own, a child of that of the group, which the caller keeps
-// open by a guard. It returns at once.
+// Launch runs the process in a scope of its own, a child of that of the group, which the caller
+// keeps open by a guard. It returns at once.
 func (p *Process) Launch() {
 	p.scope, _ = ctxshutdown.WithCancel(p.group.Scope.Work(), ctxshutdown.WithName(p.id))
 	guard := p.scope.Guard()
@@ -162,8 +162,8 @@ func (p *Process) Revision() int { return p.revision }
 // Started returns when the process was started.
 func (p *Process) Started() time.Time { return p.status.Started } // it does not change after the launch
 
-// Reaped returns a channel that is closed when the subprocess has been reaped, or could not be started.
-// Calls of the router may still be under way then.
+// Reaped returns a channel that is closed when the subprocess has been reaped, or could not be
+// started. Calls of the router may still be under way then.
 func (p *Process) Reaped() <-chan struct{} { return p.quit }
 
 // Ended returns a channel that is closed when nothing runs any more for the process, and its output

@@ -56,8 +56,8 @@ func (p *Process) Serving(ctx context.Context, port int32) error {
 	return nil
 }
 
-// listenNotify makes the socket for messages as for sd_notify(3), and returns the variables that tell
-// the process of it. Without the socket, a process that needs it does not become ready.
+// listenNotify makes the socket for messages as for sd_notify(3), and returns the variables that
+// tell the process of it. Without the socket, a process that needs it does not become ready.
 func (p *Process) listenNotify() (env []string) {
 	if !p.cfg.Protocol.HearsProcess() {
 		return nil

@@ -30,9 +30,9 @@ func (p *Process) setRouted(routed bool) {
 	p.routed = routed
 }
 
-// register adds the process to routing, and retries until that has succeeded or the process has ended.
-// Until then the process does not count as available, so that no other process is stopped because
-// of it.
+// register adds the process to routing, and retries until that has succeeded or the process has
+// ended. Until then the process does not count as available, so that no other process is stopped
+// because of it.
 func (p *Process) register() {
 	for p.route() != nil {
 		p.markRouteTried()

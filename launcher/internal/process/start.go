@@ -21,8 +21,9 @@ import (
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 )
 
-// cleanUp removes the files, the port and the containment of a process that has been reaped. The process
-// stays in the state file until then, so that the next launcher cleans up if this one is killed.
+// cleanUp removes the files, the port and the containment of a process that has been reaped. The
+// process stays in the state file until then, so that the next launcher cleans up if this one is
+// killed.
 func (p *Process) cleanUp() {
 	statefile.RemoveFilesOf(p.group.Dir, p.id)
 	p.group.Ports.Release(p.port)

@@ -1,19 +1,18 @@
-package launcher
+package controller
 
 import (
 	"fmt"
 	"slices"
-	"time"
 
-	"github.com/swansong-go/swansong/internal/proc"
-	"github.com/swansong-go/swansong/launcher/internal/process"
+	"github.com/swansong-go/swansong/launcher/internal/events"
 	"github.com/swansong-go/swansong/launcher/internal/revision"
 	"github.com/swansong-go/swansong/launcher/internal/roll"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
-// restore restores what an earlier launcher has recorded of the group.
-func (c *controller) restore(r statefile.Group) {
+// Restore restores what an earlier launcher has recorded of the group.
+func (c *Controller) Restore(r statefile.Group) {
 	if r.Revision == 0 {
 		return
 	}
@@ -23,7 +22,7 @@ func (c *controller) restore(r statefile.Group) {
 	wanted.Shortfall.Stopped = r.Stopped
 	if r.Config.Desired == wanted.Config.Desired { // if the number in the configuration is unchanged, the numbers in the state file still hold
 		short := &wanted.Shortfall
-		if r.Config.OnLauncherDeath == Keep && r.Digest == d { // processes that finished under the same configuration are not run again
+		if r.Config.OnLauncherDeath == spec.Keep && r.Digest == d { // processes that finished under the same configuration are not run again
 			short.Finished, short.Failed = r.Finished, r.FinishedFailed
 		}
 		if len(r.Processes) > 0 || short.Finished > 0 { // without processes, kept or finished, the group begins anew
@@ -52,13 +51,10 @@ func (c *controller) restore(r statefile.Group) {
 	}
 }
 
-// adopt adopts the processes that an earlier launcher has kept.
-func (g *group) adopt() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	c, now := g.controller, time.Now()
+// Adopt adopts the processes that an earlier launcher has kept.
+func (c *Controller) Adopt() {
 	for _, found := range c.unadopted {
-		cfg := *c.config()
+		cfg := *c.Config()
 		if found.Digest != statefile.Digest(cfg) {
 			hooks := cfg.PreStop
 			cfg = found.Config
@@ -68,53 +64,37 @@ func (g *group) adopt() {
 		if known {
 			cfg = handed.Config
 		}
-		p := process.New(g.shared, found.ID, found.Revision, cfg)
-		p.Restore(found, now)
-		p.LearnSecrets() // before announce says why an upgrade has failed
-		if !g.launch(p) {
+		p, ok := c.host.Adopt(found, cfg)
+		if !ok {
 			found.CloseOutputs() // close only this launcher's ends of the output, because the next launcher adopts the process
 			continue
 		}
-		i := c.instances[p.ID()]
+		i := c.instances.add(p)
 		i.accounted, i.noReplacement, i.finishedIn = found.StopAt != 0, found.NotReplaced, handed.FinishedIn
 		c.unadopted = slices.DeleteFunc(slices.Clone(c.unadopted), func(other *statefile.Process) bool { return other == found })
 	}
 }
 
-// replaceAdopted begins to replace the adopted processes that have another configuration. That roll
+// ReplaceAdopted begins to replace the adopted processes that have another configuration. That roll
 // cannot turn back, because the state file does not have what they were started with. Jobs run to
 // their end with the configuration that they have.
-func (g *group) replaceAdopted() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	c := g.controller
+func (c *Controller) ReplaceAdopted() {
 	if c.roll != nil { // an order for a roll came first, and that roll replaces the adopted processes, too
 		return
 	}
 	old := func(i *instance) bool { return i.Revision() != c.revisions.Current && !i.accounted }
-	// A group that was given up, because an adopted process has ended by now, starts nothing until an
-	// operator orders it.
-	if c.stopping || c.config().Job || c.backOff.GivenUp || c.desired() == 0 || !slices.ContainsFunc(c.instances.sorted(), old) {
+	// A group that was given up, because an adopted process has ended by now, starts nothing until
+	// an operator orders it.
+	if c.stopping || c.Config().Job || c.backOff.GivenUp || c.desired() == 0 || !slices.ContainsFunc(c.instances.sorted(), old) {
 		return
 	}
 	c.beginRoll(&roll.Roll{From: c.revisions.Current, To: c.revisions.Current, Reason: "the launcher was started with another configuration"})
-	c.publish(Event{Kind: RollBegun, Message: fmt.Sprintf("to revision %d: %s", c.roll.To, c.roll.Reason)})
+	c.host.Publish(events.Event{Kind: events.RollBegun, Message: fmt.Sprintf("to revision %d: %s", c.roll.To, c.roll.Reason)})
 }
 
-// awaitAdopted waits until the processes that were adopted as ready count as available. Otherwise
-// they could be taken for processes that are not ready, and too many others be stopped.
-func (g *group) awaitAdopted() {
-	for _, p := range g.processes() {
-		p.AwaitRouted()
-	}
-}
-
-// record returns what the state file has about the group.
-func (g *group) record(sockets []statefile.Socket) statefile.Group {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	c := g.controller
-	cfg, short := *c.config(), c.revisions.Wanted().Shortfall
+// State returns what the state file has about the group, which listens on the sockets.
+func (c *Controller) State(sockets []statefile.Socket) statefile.Group {
+	cfg, short := *c.Config(), c.revisions.Wanted().Shortfall
 	r := statefile.Group{Config: statefile.WithoutSecrets(cfg), Revision: c.revisions.Current, Digest: statefile.Digest(cfg), LastNumber: c.lastNumber, ScaledDown: short.ScaledDown, Stopped: short.Stopped,
 		Finished: short.Finished, FinishedFailed: short.Failed, Sockets: sockets, Processes: slices.Clone(c.unadopted)}
 	for _, i := range c.instances.sorted() {
@@ -125,18 +105,6 @@ func (g *group) record(sockets []statefile.Socket) statefile.Group {
 			r.Finished, r.FinishedFailed = max(0, r.Finished-1), max(0, r.FinishedFailed-1)
 		}
 		r.Processes = append(r.Processes, p)
-	}
-	return r
-}
-
-// record returns the state file.
-func (m *Manager) record() statefile.State {
-	m.mu.Lock()
-	guardians := slices.Concat(m.previousGuardians, m.host.Guardian.Adoptable())
-	m.mu.Unlock()
-	r := statefile.State{Boot: proc.Boot(), Containment: m.host.Containment, Guardians: guardians, Groups: map[string]statefile.Group{}}
-	for _, g := range m.allGroups() {
-		r.Groups[g.name] = g.record(m.listenersOf(g.name).Sockets())
 	}
 	return r
 }

@@ -1,9 +1,8 @@
-package launcher
+package controller
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/swansong-go/swansong/launcher/internal/canary"
@@ -12,8 +11,7 @@ import (
 )
 
 // canaryChecks are the checks of the canaries of a roll, one after the other, from when all
-// canaries are available until the roll goes on or turns back. The lock of the group guards the
-// fields.
+// canaries are available until the roll goes on or turns back.
 type canaryChecks struct {
 	cancel   context.CancelFunc // ends the check that runs
 	running  bool
@@ -23,10 +21,9 @@ type canaryChecks struct {
 }
 
 // checkCanaries starts a check of the canaries when one is due. It calls again with the time of the
-// next one. g.mu is held.
-func (g *group) checkCanaries(now time.Time, again func(time.Time)) {
-	c := g.controller
-	cfg := c.config().Roll.Check
+// next one.
+func (c *Controller) checkCanaries(now time.Time, again func(time.Time)) {
+	cfg := c.Config().Roll.Check
 	var until time.Duration
 	waits := false
 	if c.isRolling() && cfg.IsSet() {
@@ -50,50 +47,37 @@ func (g *group) checkCanaries(now time.Time, again func(time.Time)) {
 		again(due)
 		return
 	}
-	g.startCheck(cfg, now)
+	c.startCheck(cfg, now)
+}
+
+// startCheck starts a check. Its result counts unless the checks have ended meanwhile.
+func (c *Controller) startCheck(cfg spec.CanaryCheck, now time.Time) {
+	k := canary.Check{CanaryCheck: cfg, Group: c.name, Revision: c.roll.To}
+	for _, i := range c.instances.sorted() {
+		if i.Revision() == c.roll.To && !i.accounted {
+			k.Canaries = append(k.Canaries, i.ID())
+		}
+	}
+	checks := c.checks
+	checks.running, checks.began = true, now
+	checks.cancel = c.host.Check(k, func(failed string, err error) {
+		if c.checks == checks {
+			checks.running, checks.next = false, time.Now().Add(cfg.Interval)
+			c.onCheck(failed, err)
+		}
+	})
 }
 
 // endChecks ends the check that runs, if there is one.
-func (c *controller) endChecks() {
+func (c *Controller) endChecks() {
 	if c.checks != nil {
 		c.checks.cancel()
 		c.checks = nil
 	}
 }
 
-// startCheck runs a check on a goroutine of its own. Its result counts unless the checks have ended
-// meanwhile. g.mu is held.
-func (g *group) startCheck(cfg spec.CanaryCheck, now time.Time) {
-	c, checks := g.controller, g.controller.checks
-	k := canary.Check{CanaryCheck: cfg, Group: g.name, Revision: c.roll.To, In: g.manager.host.Containment}
-	for _, i := range c.instances.sorted() {
-		if i.Revision() == c.roll.To && !i.accounted {
-			k.Canaries = append(k.Canaries, i.ID())
-		}
-	}
-	ended, cancel := context.WithCancel(context.Background())
-	checks.cancel, checks.running, checks.began = cancel, true, now
-	started := g.scope.Go(func(ctx context.Context) {
-		ctx, stop := context.WithTimeoutCause(ctx, cfg.Timeout, fmt.Errorf("it took longer than %v", cfg.Timeout))
-		defer stop()
-		defer context.AfterFunc(ended, stop)()
-		failed, err := k.Run(ctx)
-		cancel()
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if c.checks == checks {
-			checks.running, checks.next = false, time.Now().Add(cfg.Interval)
-			c.onCheck(failed, err)
-			g.wake()
-		}
-	})
-	if !started {
-		cancel()
-	}
-}
-
 // onCheck handles the result of a check. An error means that the check gave no answer.
-func (c *controller) onCheck(failed string, err error) {
+func (c *Controller) onCheck(failed string, err error) {
 	k := c.checks
 	was := k.noAnswer
 	k.noAnswer = ""

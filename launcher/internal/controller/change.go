@@ -1,0 +1,73 @@
+package controller
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+)
+
+// Compare reports whether the group has this configuration already, and whether its processes can
+// keep running with it, or those from before a roll that is under way.
+func (c *Controller) Compare(cfg spec.Group) (same, keepsProcesses bool) {
+	now := *c.Config()
+	paused := c.roll != nil && c.roll.Paused()
+	return reflect.DeepEqual(now, cfg), !paused && (now.SameProcess(cfg) || c.turnsBackTo(cfg))
+}
+
+// EffectOnRoll says in at most one line what applying the configuration does to a roll.
+func (c *Controller) EffectOnRoll(cfg spec.Group) []string {
+	r := c.roll
+	_, keepsProcesses := c.Compare(cfg)
+	switch {
+	case r == nil:
+	case r.Paused():
+		return []string{fmt.Sprintf("~ %s: the roll to revision %d is paused, and given up for another one (rolls the group)", c.name, r.To)}
+	case !keepsProcesses:
+		return []string{fmt.Sprintf("~ %s: the roll to revision %d is under way, and superseded by another one (rolls the group)", c.name, r.Destination())}
+	case c.turnsBackTo(cfg):
+		return []string{fmt.Sprintf("~ %s: the roll to revision %d is under way, and turns back to revision %d", c.name, r.To, r.From)}
+	}
+	return nil
+}
+
+// Change changes the wanted configuration to one with which the processes can keep running, see
+// Compare. It returns the processes that must get the configuration. If a roll turns back for the
+// change, Change also returns the result of the roll, otherwise nil.
+func (c *Controller) Change(cfg spec.Group, source any, reason string) (tell []Process, result *Result) {
+	if c.turnsBackTo(cfg) {
+		result = c.rollBack(reason)
+	}
+	tell = c.apply(cfg)
+	c.SetSource(source)
+	return tell, result
+}
+
+// turnsBackTo reports whether a roll is under way that comes from a configuration with the same
+// processes and leads to one with others, so that the roll only has to turn back.
+func (c *Controller) turnsBackTo(cfg spec.Group) bool {
+	r := c.roll
+	return c.isRolling() && r.Forward() && !r.OnlyForward() && !c.Config().SameProcess(cfg) && c.revisions.ByNumber[r.From].Config.SameProcess(cfg)
+}
+
+// apply changes the configuration that the group wants to cfg, with which the running processes can
+// continue, and a roll, too. It returns the processes that must get the new configuration.
+func (c *Controller) apply(cfg spec.Group) (tell []Process) {
+	wanted := c.revisions.Wanted()
+	if cfg.Desired != wanted.Config.Desired {
+		wanted.Shortfall = wanted.Shortfall.Orders(false)
+	}
+	wanted.Config, c.degraded = cfg, degradation{}
+	if c.roll != nil { // a rollback does not bring back DependsOn, see startRoll
+		c.revisions.ByNumber[c.roll.From].Config.DependsOn = cfg.DependsOn
+	}
+	if c.backOff.GivenUp {
+		c.forgetFailures()
+	}
+	for _, i := range c.instances.sorted() {
+		if i.Revision() == c.revisions.Current {
+			tell = append(tell, i.Process)
+		}
+	}
+	return tell
+}

@@ -1,0 +1,58 @@
+package controller
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+)
+
+// AwaitsDependencies reports whether the group still waits for those that it depends on. Until then
+// it starts no process.
+func (c *Controller) AwaitsDependencies() bool { return c.awaitsDependencies }
+
+// WaitFor records the names of the groups for which this one waits, for [Health].
+func (c *Controller) WaitFor(names []string) { c.waitsFor = names }
+
+// BeginIfDependingOn ends the wait for dependencies and returns true, if the dependencies of the
+// group are still those of cfg.
+func (c *Controller) BeginIfDependingOn(cfg spec.Group) bool {
+	if now := c.Config(); !slices.Equal(now.DependsOn, cfg.DependsOn) || !maps.Equal(now.Conditions, cfg.Conditions) {
+		return false
+	}
+	c.awaitsDependencies = false
+	if c.roll != nil { // the roll of adopted processes could make no progress until now
+		c.roll.DelayProgress(time.Since(c.epoch))
+	}
+	return true
+}
+
+// IsStarted reports whether the processes of the group have been started, or have finished.
+func (c *Controller) IsStarted() bool {
+	started := 0
+	for _, i := range c.instances {
+		if !i.accounted && i.Status().PID != 0 {
+			started++
+		}
+	}
+	return !c.awaitsDependencies && started >= c.desired()
+}
+
+// IsFinished reports whether the group has no processes, and starts none without an order. A group
+// that was stopped by order is not finished: the operator is expected to start it.
+func (c *Controller) IsFinished() bool {
+	return !c.awaitsDependencies && !c.revisions.Wanted().Shortfall.Stopped && c.roll == nil && len(c.instances) == 0 && (c.backOff.GivenUp || c.desired() == 0)
+}
+
+// Failure returns the error of a finished group, nil if none of its processes has failed for good.
+func (c *Controller) Failure() error {
+	if err := c.GivenUp(); err != nil {
+		return err
+	}
+	if short := c.revisions.Wanted().Shortfall; short.Failed > 0 {
+		return fmt.Errorf("launcher: group %q: %d of %d processes have failed", c.name, short.Failed, short.Finished)
+	}
+	return nil
+}

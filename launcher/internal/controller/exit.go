@@ -1,0 +1,156 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/events"
+	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
+	"github.com/swansong-go/swansong/launcher/internal/process"
+	"github.com/swansong-go/swansong/launcher/internal/restart"
+	"github.com/swansong-go/swansong/launcher/internal/roll"
+)
+
+// OnChange handles a change of the status of a process.
+func (c *Controller) OnChange(p Process, st process.Status) {
+	i := c.instances.of(p)
+	if i == nil {
+		return
+	}
+	if st.PID != 0 {
+		c.backOff.Started()
+	}
+	// An unhealthy process is replaced before it has ended, because a process that fails may take
+	// long to drain.
+	if st.State == lifecycle.Unhealthy || st.State.Ended() {
+		c.onExit(i, st)
+	}
+	if st.State.Ended() {
+		c.remove(i, st)
+	}
+}
+
+// remove moves a process from those that exist to those that have ended lately.
+func (c *Controller) remove(i *instance, st process.Status) {
+	delete(c.instances, i.ID())
+	c.host.Record()
+	c.ended = append(c.ended, st)
+	if len(c.ended) > KeptStatuses {
+		c.host.Forget(c.ended[0].ID)
+		c.ended = slices.Delete(c.ended, 0, 1)
+	}
+}
+
+// onExit handles, once per process, an exit that the group has not caused.
+func (c *Controller) onExit(i *instance, st process.Status) {
+	if i.accounted || c.stopping {
+		return
+	}
+	i.accounted = true
+	e := newExit(i, st, c.roll)
+	if e.FailsRoll() {
+		c.roll.CountFailure(i.Revision(), roll.Failure{Instance: i.ID(), Cause: errors.New(failureOf(st))})
+	}
+	switch e.FollowUp() {
+	case restart.Postpone:
+		c.postpone(st)
+	case restart.Finish:
+		c.finish(i, e.Failed)
+	case restart.GiveUp:
+		c.backOff.GiveUp(time.Now())
+		c.publishGivenUp(st)
+	case restart.Later:
+		c.restartLater(st)
+	}
+}
+
+func newExit(i *instance, st process.Status, r *roll.Roll) restart.Exit {
+	e := restart.Exit{
+		Policy: i.Config().Restart.Policy, Unhealthy: st.State == lifecycle.Unhealthy, Failed: st.State == lifecycle.Unhealthy || st.Outcome != lifecycle.Clean,
+		Stopped: !st.Asked.IsZero(), WasReady: !st.ReadyAt.IsZero(), OutcomeUnknown: st.Outcome == lifecycle.Unknown, NotStarted: i.IsUnprepared(),
+	}
+	if r != nil && !r.Paused() {
+		e.Rolling, e.Target, e.Pending = true, r.IsTarget(i.Revision()), r.HasYetToReplace(i.Revision())
+	}
+	return e
+}
+
+// postpone has the next process started after a pause, because the launcher could not start one.
+func (c *Controller) postpone(st process.Status) {
+	pause := c.backOff.Postpone(c.Config().Restart, time.Now())
+	c.publishRestart(st, "could not be started, which does not count as a failure", pause)
+}
+
+// restartLater counts the failure of a process, and has the next one started after a pause or gives
+// the group up.
+func (c *Controller) restartLater(st process.Status) {
+	pause, givesUp := c.backOff.Fail(c.Config().Restart, st.ReadyAt, time.Now())
+	if givesUp {
+		c.publishGivenUp(st)
+		return
+	}
+	c.publishRestart(st, fmt.Sprintf("failure %d in a row", c.backOff.Failures), pause)
+}
+
+func (c *Controller) publishRestart(st process.Status, why string, pause time.Duration) {
+	c.host.Publish(events.Event{Kind: events.Restart, Process: st.ID, Message: fmt.Sprintf("%s; the next process is started in %v", why, pause)})
+}
+
+// publishGivenUp publishes that the group was given up after the failure of a process.
+func (c *Controller) publishGivenUp(st process.Status) {
+	c.lastFailure = st.ID + ": " + failureOf(st)
+	c.host.Publish(events.Event{Kind: events.Alarm, Message: c.givenUpError().Rule()})
+}
+
+// givenUpError returns the error of a group that was given up.
+func (c *Controller) givenUpError() *GivenUpError {
+	return &GivenUpError{c.name, c.backOff.Failures, c.lastFailure}
+}
+
+// GivenUp returns a [*GivenUpError] if the group was given up.
+func (c *Controller) GivenUp() error {
+	if c.backOff.GivenUp {
+		return c.givenUpError()
+	}
+	return nil
+}
+
+// A GivenUpError says that the processes of a group have failed too often to be started again.
+type GivenUpError struct {
+	Group    string
+	Failures int    // number of failures in a row
+	Last     string // the id of the process that failed last, and its failure
+}
+
+// Rule says what has happened and what to do.
+func (e *GivenUpError) Rule() string {
+	return fmt.Sprintf("given up after %s; the last: %s; restart the group when that is fixed", inARow(e.Failures), e.Last)
+}
+
+func inARow(failures int) string {
+	if failures == 1 {
+		return "a failure"
+	}
+	return fmt.Sprintf("%d failures in a row", failures)
+}
+
+func (e *GivenUpError) Error() string {
+	return fmt.Sprintf("launcher: group %q: %s", e.Group, e.Rule())
+}
+
+// finish counts a process as finished in the wanted revision.
+func (c *Controller) finish(i *instance, failed bool) {
+	i.finishedIn = c.revisions.Current
+	c.revisions.Wanted().Finish(failed)
+}
+
+// failureOf says what is wrong with the process.
+func failureOf(s process.Status) string {
+	if s.State == lifecycle.Unhealthy {
+		return s.Reason
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%v: %s", s.Outcome, s.Message), ": ")
+}

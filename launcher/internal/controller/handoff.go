@@ -1,0 +1,89 @@
+package controller
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/swansong-go/swansong/launcher/internal/restart"
+	"github.com/swansong-go/swansong/launcher/internal/revision"
+	"github.com/swansong-go/swansong/launcher/internal/roll"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
+)
+
+// A Handoff is what a group hands over besides its part of the state file. It has secrets.
+type Handoff struct {
+	Epoch              int64 // see controller
+	Revisions          revision.Set
+	BackOff            restart.BackOff
+	LastFailure        string
+	Roll               *roll.Roll
+	GivenUp, Missing   int
+	AwaitsDependencies bool
+	Healthy, Finished  bool
+	Instances          map[string]InstanceHandoff
+}
+
+// An InstanceHandoff is what a group hands over of a process besides its part of the state file.
+type InstanceHandoff struct {
+	Config     spec.Group // of the process
+	FinishedIn int
+}
+
+// Handoff returns what another program has to know, and adds to processes, the part of the state
+// file, how it recognizes them.
+func (c *Controller) Handoff(processes []*statefile.Process) Handoff {
+	h := Handoff{Epoch: statefile.ToMillis(c.epoch), Revisions: c.revisions, BackOff: c.backOff, LastFailure: c.lastFailure, Roll: c.roll,
+		GivenUp: c.degraded.givenUp, Missing: c.degraded.missing, AwaitsDependencies: c.awaitsDependencies, Healthy: c.healthy, Finished: c.finished,
+		Instances: map[string]InstanceHandoff{}}
+	for _, p := range processes {
+		i := c.instances[p.ID]
+		if i == nil { // it has not been adopted yet, or has ended meanwhile
+			continue
+		}
+		h.Instances[p.ID] = InstanceHandoff{*i.Config(), i.finishedIn}
+		i.AddIdentity(p)
+	}
+	return h
+}
+
+// ResumeFrom goes on where another program has stopped. The controller has the configuration with
+// which this program was started; if that has changed, [Controller.TakeChanged] returns it.
+func (c *Controller) ResumeFrom(h *Handoff, r statefile.Group) {
+	configured := c.revisions.Wanted()
+	c.epoch, c.revisions, c.unadopted, c.lastNumber = statefile.FromMillis(h.Epoch), h.Revisions, r.Processes, r.LastNumber
+	c.backOff, c.lastFailure, c.roll, c.degraded = h.BackOff, h.LastFailure, h.Roll, degradation{h.GivenUp, h.Missing}
+	c.awaitsDependencies, c.healthy, c.finished, c.handed = h.AwaitsDependencies, h.Healthy, h.Finished, h.Instances
+	if c.roll != nil {
+		c.rollResult = newResult()
+	}
+	newest := 0
+	for number, r := range c.revisions.ByNumber {
+		newest = max(newest, number)
+		if sameConfig(r.Config, configured.Config) {
+			r.Config, r.Source = configured.Config, configured.Source // JSON does not keep each byte
+		}
+	}
+	// A group need not have the configuration that was loaded last, for instance after a rollback.
+	// That one is the newest revision.
+	if !sameConfig(*c.Config(), configured.Config) && !sameConfig(c.revisions.ByNumber[newest].Config, configured.Config) {
+		c.changed = configured
+	}
+}
+
+// IsHandedOver reports whether another program has handed the group over in an upgrade.
+func (c *Controller) IsHandedOver() bool { return c.handed != nil }
+
+// TakeChanged returns the configuration that was changed by an upgrade and has not been applied
+// yet, once; nil if there is none.
+func (c *Controller) TakeChanged() *revision.Revision {
+	next := c.changed
+	c.changed = nil
+	return next
+}
+
+func sameConfig(a, b spec.Group) bool {
+	x, _ := json.Marshal(a)
+	y, _ := json.Marshal(b)
+	return bytes.Equal(x, y)
+}

@@ -1,0 +1,111 @@
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
+	"github.com/swansong-go/swansong/launcher/internal/process"
+)
+
+// A Health is the condition of a group.
+type Health struct {
+	Group      string
+	Desired    int
+	MinHealthy int
+	Ready      int // number of processes that are available, which means ready for MinReady
+	Updated    int // number of processes in Ready that have the revision that the group wants or that a roll leads to
+	Total      int // number of processes that exist, including those that are shutting down
+	Healthy    bool
+	GivenUp    bool // set if too many processes have failed; an operator has to restart the group
+	Revision   int
+	Message    string // says what is wrong or under way
+	// Missing is the number of processes that are missing from Desired, because a roll with
+	// launcher.Continue could not replace them.
+	Missing  int
+	Roll     *RollStatus // nil if no roll is under way or paused
+	Stopping bool
+	Stopped  bool // stopped by order: the group has no processes until [launcher.Manager.StartGroup]
+	// Unrecorded has the ids of processes to be kept that are not in the state file, because it
+	// cannot be written. They end with the launcher.
+	Unrecorded []string
+	StopsAfter []string         // while the group stops: groups that depend on it and are not empty yet
+	Processes  []process.Status // processes that exist, oldest first, then processes that have ended, latest last
+}
+
+// Health returns the condition of the group. With failing, it names the processes that the state
+// file lacks.
+func (c *Controller) Health(now time.Time, failing bool) Health {
+	cfg, desired := c.Config(), c.desired()
+	short := c.revisions.Wanted().Shortfall
+	if !cfg.Job && !short.Stopped {
+		desired += short.Finished // a service is not meant to end: what has ended is missing
+	}
+	h := Health{Group: c.name, Desired: desired, MinHealthy: cfg.MinHealthyOf(desired), Total: len(c.instances), Revision: c.revisions.Current,
+		GivenUp: c.backOff.GivenUp, Missing: c.degraded.missing, Roll: c.rollStatus(now), Stopping: c.stopping, Stopped: short.Stopped}
+	newest := c.revisions.Current
+	if c.roll != nil {
+		newest = c.roll.Destination()
+	}
+	for _, i := range c.instances.sorted() {
+		st := i.Status()
+		if isAvailable(st, now, cfg.MinReady) && !i.accounted {
+			h.Ready++
+			if st.Revision == newest {
+				h.Updated++
+			}
+		}
+		h.Processes = append(h.Processes, st)
+		if failing && i.IsUnrecorded() {
+			h.Unrecorded = append(h.Unrecorded, i.ID())
+		}
+	}
+	h.Processes = append(h.Processes, c.ended...)
+	h.Healthy = !h.GivenUp && h.Ready >= h.MinHealthy && (h.Ready > 0 || h.Desired == 0)
+	h.Message = c.healthMessage(h, now)
+	if len(h.Unrecorded) > 0 {
+		h.Message = strings.TrimPrefix(fmt.Sprintf("%s; the next launcher cannot adopt %s, because the state file cannot be written",
+			h.Message, strings.Join(h.Unrecorded, ", ")), "; ")
+	}
+	return h
+}
+
+// healthMessage returns the Message of a Health.
+func (c *Controller) healthMessage(h Health, now time.Time) (message string) {
+	if c.stopping {
+		return "stopping"
+	}
+	short := c.revisions.Wanted().Shortfall
+	// unreplaced falls when old processes end after a degraded roll, because their successors have
+	// the wanted revision.
+	unreplaced := c.desired() - c.instances.liveOf(c.revisions.Current)
+	switch {
+	case short.Stopped:
+		return "stopped by order; launcher start " + c.name + " starts it"
+	case h.GivenUp:
+		message = c.givenUpError().Rule()
+	case c.roll != nil:
+		message = fmt.Sprintf("%s; %d of %d replaced", h.Roll, h.Updated, h.Desired)
+	case c.degraded.givenUp > 0 && unreplaced > 0:
+		message = fmt.Sprintf("degraded: %d of %d could not be replaced; restart the group when that is fixed", min(c.degraded.givenUp, unreplaced), h.Desired)
+	case short.Finished > 0:
+		message = short.Message(c.desired(), *c.Config())
+	case len(c.waitsFor) > 0:
+		message = "waits for " + strings.Join(c.waitsFor, ", ")
+	case now.Before(c.backOff.NotBefore):
+		message = fmt.Sprintf("%s; the next start is in %v", inARow(c.backOff.Failures), c.backOff.NotBefore.Sub(now).Round(time.Millisecond))
+	}
+	switch n := short.ScaledDown; {
+	case n > 0:
+		message = strings.TrimPrefix(fmt.Sprintf("%s; %d fewer than desired_instances, %d, by order", message, n, c.Config().Desired), "; ")
+	case n < 0:
+		message = strings.TrimPrefix(fmt.Sprintf("%s; %d more than desired_instances, %d, by order", message, -n, c.Config().Desired), "; ")
+	}
+	return message
+}
+
+// isAvailable reports whether a process counts as available: ready and routed for minReady.
+func isAvailable(s process.Status, now time.Time, minReady time.Duration) bool {
+	return s.State == lifecycle.Ready && s.Routed && !now.Before(s.ReadyAt.Add(minReady))
+}

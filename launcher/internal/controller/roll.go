@@ -1,0 +1,207 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/events"
+	"github.com/swansong-go/swansong/launcher/internal/revision"
+	"github.com/swansong-go/swansong/launcher/internal/roll"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+)
+
+// Restart rolls the group to the configuration that it has now. It undoes no reload that came
+// before.
+func (c *Controller) Restart(reason string) (*Result, error) {
+	wanted := c.revisions.Wanted()
+	if wanted.Shortfall.Stopped {
+		return nil, fmt.Errorf("%w: group %q; start it instead", ErrStopped, c.name)
+	}
+	return c.StartRoll(wanted.Config, wanted.Source, reason), nil
+}
+
+// StartRoll begins to replace all processes by processes of a configuration. It supersedes a roll
+// that is under way or paused. Of a job, it stops the processes and runs each of them once more.
+func (c *Controller) StartRoll(cfg spec.Group, source any, reason string) *Result {
+	switch {
+	case c.isUnstarted():
+		wanted := c.revisions.Wanted()
+		// Adopted processes that have finished are started again.
+		wanted.Source, wanted.Shortfall = source, wanted.Shortfall.Orders(true)
+		c.forgetFailures()
+		c.apply(cfg)
+		c.host.Record()
+		return noWait()
+	case cfg.Job:
+		c.startRun(cfg, source, reason)
+		return noWait()
+	}
+	return c.startRoll(cfg, source, reason)
+}
+
+// Resume continues a paused roll.
+func (c *Controller) Resume(reason string) (*Result, error) {
+	r := c.roll
+	if r == nil || !r.Paused() {
+		return nil, fmt.Errorf("%w: group %q", ErrNotPaused, c.name)
+	}
+	r.Resume(c.revisions.ByNumber[r.Destination()].Rules(), c.view(time.Now()))
+	c.want(r.Wanted())
+	c.rollResult = newResult()
+	c.forgetFailures()
+	c.publishStep("%v resumed: %s", r.Phase(), reason)
+	return c.rollResult, nil
+}
+
+// Rollback makes a roll turn back, whether it is paused or not.
+func (c *Controller) Rollback(reason string) (*Result, error) {
+	if c.roll == nil {
+		return nil, fmt.Errorf("%w: group %q", ErrNotRolling, c.name)
+	}
+	if c.roll.OnlyForward() {
+		return nil, fmt.Errorf("%w: group %q", ErrNoWayBack, c.name)
+	}
+	return c.rollBack(reason), nil
+}
+
+// startRoll begins a roll to a new revision. It comes from the wanted revision, or if it supersedes
+// another roll, from where that one came, because only that revision has worked.
+func (c *Controller) startRoll(cfg spec.Group, source any, reason string) *Result {
+	from, to := c.revisions.Current, c.revisions.Unused()
+	wanted := c.revisions.Wanted()
+	is := &revision.Revision{Config: cfg, Source: source, Shortfall: wanted.Shortfall.Orders(cfg.Desired == wanted.Config.Desired)}
+	if c.roll != nil {
+		from = c.roll.From
+		c.endRoll(&RollError{Group: c.name, Cause: fmt.Errorf("%w: %s", ErrSuperseded, reason)})
+	}
+	was := c.revisions.ByNumber[from]
+	// A rollback does not bring back DependsOn. The order of the groups is that of the
+	// configuration that was loaded last: a group that this one depended on may be gone by then, or
+	// depend on this one.
+	was.LoadedWith, was.Config.DependsOn = was.Config.DependsOn, cfg.DependsOn
+	c.revisions.ByNumber = map[int]*revision.Revision{from: was, to: is}
+	c.beginRoll(&roll.Roll{From: from, To: to, Reason: reason})
+	c.forgetFailures()
+	c.host.Publish(events.Event{Kind: events.RollBegun, Message: fmt.Sprintf("from revision %d to %d: %s", from, to, reason)})
+	return c.rollResult
+}
+
+func (c *Controller) beginRoll(r *roll.Roll) {
+	c.endChecks()
+	c.roll, c.rollResult = r, newResult()
+	c.revisions.Current = r.To
+	r.Begin(c.revisions.ByNumber[r.To].Rules(), c.view(time.Now()))
+}
+
+func (c *Controller) rollBack(reason string) *Result {
+	paused := c.roll.Paused()
+	c.roll.OrderRollback(reason)
+	if paused {
+		c.rollResult = newResult()
+		c.forgetFailures()
+	}
+	c.turnBack(time.Now(), reason, reason)
+	return c.rollResult
+}
+
+// turnBack makes the roll turn back. why is the reason for the state of the roll, message the text
+// for users.
+func (c *Controller) turnBack(now time.Time, why, message string) {
+	r := c.roll
+	r.Rollback(c.revisions.ByNumber[r.From].Rules(), c.view(now), why)
+	c.want(r.From)
+	c.publishStep("rolling back to revision %d: %s", r.From, message)
+}
+
+// want makes a revision of the roll the one that the group wants.
+func (c *Controller) want(number int) {
+	if c.revisions.Current == number {
+		return
+	}
+	c.revisions.Current = number
+	wanted := c.revisions.Wanted()
+	if number == c.roll.From && !slices.Equal(wanted.LoadedWith, wanted.Config.DependsOn) {
+		c.publishStep("revision %d is brought back except for DependsOn, which was %q and stays %q, as loaded last",
+			number, wanted.LoadedWith, wanted.Config.DependsOn)
+	}
+}
+
+func (c *Controller) publishStep(format string, args ...any) {
+	c.host.Publish(events.Event{Kind: events.RollStep, Roll: c.roll.Phase().String(), Message: fmt.Sprintf(format, args...)})
+}
+
+// advanceRoll returns what the roll does next. It returns false if the roll has paused, ended or
+// turned back, so that the caller has to ask again. A roll turns back at most once.
+func (c *Controller) advanceRoll(now time.Time) (a roll.Action, ok bool) {
+	r := c.roll
+	step := r.Next(c.revisions.Wanted().Rules(), c.view(now))
+	for _, notice := range step.Notices {
+		c.publishStep("%s", notice)
+	}
+	switch step.Change {
+	case roll.TurnsBack:
+		c.turnBack(now, r.Why(), r.Failure().String())
+	case roll.Pauses:
+		c.want(r.From)
+		err := c.rollError()
+		c.host.Publish(events.Event{Kind: events.RollFailed, Roll: "paused", Message: err.Error()})
+		c.rollResult.set(err)
+	case roll.Ends:
+		c.finishRoll()
+	default:
+		return step.Action, true
+	}
+	return roll.Action{}, false
+}
+
+// rollError returns the last failure of the roll.
+func (c *Controller) rollError() *RollError {
+	f := c.roll.Failure()
+	return &RollError{Group: c.name, Process: f.Instance, Cause: f.Cause}
+}
+
+// finishRoll ends a roll that has come to its end.
+func (c *Controller) finishRoll() {
+	switch err := c.rollError(); c.roll.Phase() {
+	case roll.RolledBack:
+		err.RolledBack = true
+		c.endRoll(err)
+	case roll.Degraded:
+		err.Degraded = true
+		c.degraded = degradation{givenUp: c.roll.GivenUp(), missing: max(0, c.desired()-c.instances.live())}
+		c.endRoll(err)
+	default:
+		c.endRoll(nil)
+	}
+}
+
+// endRoll ends the roll, if there is one. A nil err means that all processes have been replaced.
+func (c *Controller) endRoll(err *RollError) {
+	r, result := c.roll, c.rollResult
+	if r == nil {
+		return
+	}
+	c.endChecks()
+	c.roll, c.rollResult = nil, nil
+	if r.Paused() {
+		return // callers got the result when the roll was paused
+	}
+	e := events.Event{Kind: events.RollDone, Roll: r.Phase().String()}
+	switch {
+	case err == nil:
+		e.Message = fmt.Sprintf("all processes have revision %d", c.revisions.Current)
+		c.host.Publish(e)
+		result.set(nil)
+		return
+	case err.RolledBack && r.Ordered(): // the order has been carried out; only callers that waited for the way forward have failed
+		e.Message = fmt.Sprintf("rolled back as requested: all processes have revision %d again", c.revisions.Current)
+	case errors.Is(err, ErrSuperseded):
+		e.Kind, e.Roll, e.Message = events.RollFailed, "superseded", err.Error()
+	default:
+		e.Kind, e.Message = events.RollFailed, err.Error()
+	}
+	c.host.Publish(e)
+	result.set(err)
+}

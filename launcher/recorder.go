@@ -1,0 +1,156 @@
+package launcher
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/controller"
+	"github.com/swansong-go/swansong/launcher/internal/guardian"
+	"github.com/swansong-go/swansong/launcher/internal/spawn"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
+)
+
+// A recorder knows what the state file has to say: what the next launcher needs. It starts what
+// depends on that, the writer of the file and the guardian.
+type recorder struct {
+	manager   *Manager
+	untouched bool // the state file is that of an earlier launcher; this launcher has not written one yet
+
+	mu        sync.Mutex
+	expected  *statefile.State // until the guardian runs: what the earlier launcher has left, and what this one is about to make
+	guardians []proc.Adoptable // guardians of earlier launchers that have not been ended
+}
+
+// start writes the state file and starts the guardian, before any process is started, so that a
+// launcher after this one finds everything that this one has started. The containment is recorded
+// before it is made, with the state that the earlier launcher has left, of which nothing has
+// changed yet. In an upgrade, the containment is that of the other program.
+func (r *recorder) start(before statefile.State, upgraded bool) error {
+	m := r.manager
+	m.host.Containment = proc.NewContainment()
+	written := before
+	if upgraded {
+		m.host.Containment = before.Containment
+		written, _ = statefile.Read(statefile.Path(m.host.Dir)) // the other program may not have been able to write it
+	}
+	r.untouched = before.Groups != nil
+	own, expected := guardian.NewContainment(), before
+	if len(m.cfg.Guardian) > 0 {
+		expected.Guardians = append(slices.Clone(before.Guardians), proc.Adoptable{Containment: own})
+	}
+	expected = expected.WithContainment(m.host.Containment)
+	r.expected, r.guardians = &expected, before.Guardians
+	m.host.StateFile = statefile.NewWriter(statefile.Path(m.host.Dir), written, r.content, func(err error) {
+		if err == nil {
+			m.publish(Event{Kind: AllClear, Message: "the state file can be written again; the next launcher can adopt all kept processes"})
+			return
+		}
+		m.publish(Event{Kind: Alarm, Message: "the state file cannot be written, so the next launcher will miss changes; it is retried: " + err.Error()})
+	})
+	// A disk that is full is an alarm and no error: it must not keep the groups down.
+	stopped := func(err error) error {
+		if err == nil || m.scope.Err() == nil {
+			return nil
+		}
+		return fmt.Errorf("launcher: not started: the state file: %w", err)
+	}
+	unwritten := m.host.StateFile.Start(m.scope.Done())
+	if err := stopped(unwritten); err != nil {
+		return err
+	}
+	m.host.Containment.Make()
+	if err := r.startGuardian(own); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.expected = nil
+	r.mu.Unlock()
+	if unwritten == nil { // otherwise a disk that hangs would be waited for again
+		if err := stopped(m.host.StateFile.Flush(m.scope.Done())); err != nil {
+			return err
+		}
+	}
+	r.untouched = false
+	return nil
+}
+
+// startGuardian starts the guardian in a containment of its own, if one is configured.
+func (r *recorder) startGuardian(own proc.Containment) (err error) {
+	m := r.manager
+	if len(m.cfg.Guardian) == 0 {
+		return nil
+	}
+	var kept []*os.File
+	for _, g := range m.allGroups() {
+		if g.config().OnLauncherDeath == Keep {
+			kept = append(kept, m.listenersOf(g.name).Files()...)
+		}
+	}
+	m.host.Guardian, err = guardian.Start(guardian.Config{
+		Args: m.cfg.Guardian, Env: append(spawn.InheritedEnv(os.Environ()), spawn.EnvDir+"="+m.host.Dir), Files: kept,
+		Orders: guardian.Orders{Processes: m.host.Containment, Dir: m.host.Dir, Self: own},
+		Report: func(message string) { m.publish(Event{Kind: Alarm, Message: message}) },
+		Flush:  m.host.StateFile.Flush, Secrets: m.host.Secrets.Values, Unrecorded: r.unrecorded,
+	})
+	if err != nil {
+		return &ConfigError{Field: "Guardian", Rule: err.Error()}
+	}
+	return nil
+}
+
+// content returns what to write into the state file.
+func (r *recorder) content() statefile.State {
+	r.mu.Lock()
+	expected := r.expected
+	r.mu.Unlock()
+	if expected != nil {
+		return *expected
+	}
+	return r.state()
+}
+
+// state returns what the state file has to say of the launcher as it is now.
+func (r *recorder) state() statefile.State {
+	m := r.manager
+	r.mu.Lock()
+	guardians := slices.Concat(r.guardians, m.host.Guardian.Adoptable())
+	r.mu.Unlock()
+	s := statefile.State{Boot: proc.Boot(), Containment: m.host.Containment, Guardians: guardians, Groups: map[string]statefile.Group{}}
+	for _, g := range m.allGroups() {
+		sockets := m.listenersOf(g.name).Sockets()
+		s.Groups[g.name] = ask(g, func(c *controller.Controller) statefile.Group { return c.State(sockets) })
+	}
+	return s
+}
+
+// unrecorded returns the containments of the processes to be kept that are not in the state file.
+func (r *recorder) unrecorded() (all []proc.Containment) {
+	for _, p := range r.manager.allProcesses() {
+		if p.IsUnrecorded() {
+			all = append(all, p.Containment())
+		}
+	}
+	return all
+}
+
+// forgetGuardians records that the guardians of earlier launchers have been ended.
+func (r *recorder) forgetGuardians() {
+	r.mu.Lock()
+	r.guardians = nil
+	r.mu.Unlock()
+	r.manager.host.StateFile.Changed()
+}
+
+// close ends the writing of the state file, and removes the file if the next launcher needs nothing
+// of it. It calls unlock when no write is under way any more.
+func (r *recorder) close(unlock func()) {
+	w := r.manager.host.StateFile
+	if w == nil {
+		unlock()
+		return
+	}
+	w.Close(!r.untouched && !r.state().HasProcesses(), unlock)
+}
