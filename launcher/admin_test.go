@@ -327,7 +327,7 @@ func TestNotifyReady_IsRefusedForAnotherProcess(t *testing.T) {
 
 // The states and the outcomes have the same names in the protocol, and so in JSON, as in texts, metrics
 // and the documentation.
-func TestAdmin_NamesAreThoseOfTexts(t *testing.T) {
+func TestAdmin_StatesHaveSameNamesInProtocolAndTexts(t *testing.T) {
 	for s := launcher.Spawning; s <= launcher.Gone; s++ {
 		testkit.Equal(t, "name of a state", pb.ProcessState(s).String(), s.String())
 	}

@@ -36,7 +36,7 @@ func orphans(t *testing.T, g launcher.GroupConfig) (cfg launcher.Config, pids []
 }
 
 // The next launcher rolls kept processes that were started with another configuration.
-func TestKeep_NextLauncherRollsProcessesToItsConfiguration(t *testing.T) {
+func TestLauncherDeath_NextLauncherRollsProcessesToItsConfiguration(t *testing.T) {
 	cfg, _ := orphans(t, kept(runners("web", 3)))
 	cfg.Groups[0].Env = append(cfg.Groups[0].Env, "NEW=1")
 	h := launchWith(t, cfg)
@@ -55,7 +55,7 @@ func TestKeep_NextLauncherRollsProcessesToItsConfiguration(t *testing.T) {
 
 // While the next launcher waits for canaries, a kept process fails. It is replaced at once by a
 // process of the new configuration, because the launcher does not know the old one.
-func TestKeep_FailedProcessIsReplacedWhileRollWaitsForCanary(t *testing.T) {
+func TestLauncherDeath_FailedProcessIsReplacedWhileRollWaitsForCanary(t *testing.T) {
 	cfg, pids := orphans(t, kept(runners("web", 3)))
 	g := &cfg.Groups[0]
 	g.Env = append(slices.Clone(g.Env), "NEW=1")
@@ -80,7 +80,7 @@ func TestKeep_FailedProcessIsReplacedWhileRollWaitsForCanary(t *testing.T) {
 
 // A roll of kept processes cannot be rolled back. With on_failure rollback it pauses, an order to
 // roll back is refused, and the old processes keep running. Resume continues it.
-func TestKeep_RollOfAdoptedProcessesCannotBeRolledBack(t *testing.T) {
+func TestLauncherDeath_RollOfAdoptedProcessesCannotBeRolledBack(t *testing.T) {
 	cfg, pids := orphans(t, kept(runners("web", 2)))
 	fixed := filepath.Join(cfg.Dir, "fixed")
 	old := cfg.Groups[0]
@@ -114,7 +114,7 @@ func TestKeep_RollOfAdoptedProcessesCannotBeRolledBack(t *testing.T) {
 
 // The user calls Roll before the next launcher begins to roll its kept processes. The roll of the
 // user replaces the other one, and the user gets its result.
-func TestKeep_RollByUserReplacesRollOfAdoptedProcesses(t *testing.T) {
+func TestLauncherDeath_RollByUserSupersedesRollOfNextLauncher(t *testing.T) {
 	cfg, _ := orphans(t, kept(runners("web", 1)))
 	open := filepath.Join(cfg.Dir, "open")
 	web := cfg.Groups[0]
@@ -138,7 +138,7 @@ func TestKeep_RollByUserReplacesRollOfAdoptedProcesses(t *testing.T) {
 
 // Adopted jobs with an earlier configuration run to their end, and are not run again without an
 // order, although their outcome is unknown.
-func TestKeep_AdoptedJobsRunToTheirEnd(t *testing.T) {
+func TestLauncherDeath_AdoptedJobsRunToTheirEnd(t *testing.T) {
 	jobs := kept(runners("job", 2))
 	jobs.Job, jobs.Restart.Policy = true, launcher.Never
 	cfg, pids := orphans(t, jobs)
@@ -154,9 +154,9 @@ func TestKeep_AdoptedJobsRunToTheirEnd(t *testing.T) {
 
 // An operator restarts a group that waits for its dependencies. The kept processes of the group
 // have finished or failed, and the restart starts them again at once.
-func TestKeep_RestartRunsEndedProcessesAgain(t *testing.T) {
-	for _, policy := range []launcher.RestartPolicy{launcher.Never, launcher.OnFailure} {
-		t.Run(string(policy), func(t *testing.T) {
+func TestLauncherDeath_RestartRunsEndedProcessesAgain(t *testing.T) {
+	for name, policy := range map[string]launcher.RestartPolicy{"never": launcher.Never, "on-failure": launcher.OnFailure} {
+		t.Run(name, func(t *testing.T) {
 			jobs := kept(runners("job", 2))
 			jobs.Restart = launcher.RestartConfig{Policy: policy, MinBackoff: time.Hour, MaxBackoff: time.Hour}
 			cfg, pids := orphans(t, jobs)
@@ -187,7 +187,7 @@ func TestKeep_RestartRunsEndedProcessesAgain(t *testing.T) {
 
 // A launcher can be killed between the end of a process and the writing of the state file. The next
 // one raises no alarm and continues the roll of that process, whose outcome is unknown.
-func TestKeep_NextLauncherHandlesExitMissingFromStateFile(t *testing.T) {
+func TestLauncherDeath_NextLauncherHandlesExitMissingFromStateFile(t *testing.T) {
 	dir := t.TempDir()
 	ready, pids := dir+"/ready-", dir+"/pid-of-"
 	b := newBrood(t)
@@ -247,7 +247,7 @@ func awaitFile(t *testing.T, path string, there bool) {
 
 // The state file has everything about an adopted process at once, even if the launcher is killed
 // before the process has answered.
-func TestKeep_StateFileDescribesAdoptedProcessCompletely(t *testing.T) {
+func TestLauncherDeath_StateFileDescribesAdoptedProcessCompletely(t *testing.T) {
 	h := launch(t, runners("other", 0)).ready()
 	want := launcher.Remembered{Ready: 50 * time.Second, Stop: 40 * time.Second, Asked: 30 * time.Second, Granted: -20 * time.Second, Reason: "test", Grace: time.Hour, Port: 1}
 	testkit.Equal(t, "entry in the state file", launcher.RestoredAndRecalled(h.Manager, kept(runners("web", 1)), want), want)
@@ -255,7 +255,7 @@ func TestKeep_StateFileDescribesAdoptedProcessCompletely(t *testing.T) {
 
 // A process that has chosen a port and reported it to the earlier launcher is stopped over that
 // port by the next one.
-func TestKeep_NextLauncherStopsProcessOverTCP(t *testing.T) {
+func TestLauncherDeath_NextLauncherStopsProcessOverTCP(t *testing.T) {
 	files := launcher.TLS(mtlstest.New(t).Issue(t, "web"))
 	cfg, pids := orphans(t, kept(overTCP(runners("web", 2), files)))
 	h := launchWith(t, cfg).ready()
@@ -272,7 +272,7 @@ func TestKeep_NextLauncherStopsProcessOverTCP(t *testing.T) {
 }
 
 // A launcher that fails to start leaves the socket of a kept group usable.
-func TestKeep_KeptProcessCanUseSocketAfterFailedStart(t *testing.T) {
+func TestLauncherDeath_KeptProcessCanUseSocketAfterFailedStart(t *testing.T) {
 	g := kept(runners("web", 1))
 	g.Listen = []launcher.Listen{{Network: "unix", Address: filepath.Join(shortDir(t), "web")}}
 	cfg, pids := orphans(t, g)
@@ -304,7 +304,7 @@ func TestKeep_KeptProcessCanUseSocketAfterFailedStart(t *testing.T) {
 
 // The guardian holds a listener for the next launcher, and no process is left. If the next launcher
 // fails to start, connections that wait on the listener are not lost.
-func TestKeep_ConnectionsInAcceptQueueSurviveFailedStart(t *testing.T) {
+func TestLauncherDeath_ConnectionsInAcceptQueueSurviveFailedStart(t *testing.T) {
 	g := kept(runners("web", 0))
 	g.Listen = []launcher.Listen{{Network: "unix", Address: filepath.Join(shortDir(t), "web")}}
 	cfg, _ := orphans(t, g)
@@ -409,7 +409,7 @@ func TestReload_ClosesListenersOfRemovedGroupInGuardian(t *testing.T) {
 
 // A kept process is adopted even if the next launcher cannot read its certificates: it is rolled,
 // stopped by signals, and not forgotten while it runs.
-func TestKeep_ProcessIsAdoptedWithoutReadableCertificates(t *testing.T) {
+func TestLauncherDeath_ProcessIsAdoptedWithoutReadableCertificates(t *testing.T) {
 	auth := mtlstest.New(t)
 	files := launcher.TLS(auth.Issue(t, "web"))
 	g := kept(overTCP(runners("web", 1), files))
@@ -462,7 +462,7 @@ func TestStateFile_HangingDiskDoesNotDelayStopOfKeptGroup(t *testing.T) {
 
 // A kept group gets another name in the configuration. The group with the new name takes over its
 // listeners, because it has the same addresses, and a waiting client is served.
-func TestKeep_RenamedGroupTakesOverListeners(t *testing.T) {
+func TestLauncherDeath_RenamedGroupTakesOverListeners(t *testing.T) {
 	b := newBrood(t)
 	web := kept(b.of(runners("web", 1)))
 	web.Listen = []launcher.Listen{{Name: "http", Address: freeAddress(t)}}
@@ -481,7 +481,7 @@ func TestKeep_RenamedGroupTakesOverListeners(t *testing.T) {
 
 // A group that was given up before it could begin, because one of its kept processes has ended, is
 // not rolled to another configuration until an operator orders it. Its other process keeps running.
-func TestKeep_GivenUpGroupIsNotRolled(t *testing.T) {
+func TestLauncherDeath_GivenUpGroupIsNotRolled(t *testing.T) {
 	cfg, _ := orphans(t, kept(runners("web", 2)))
 	open := filepath.Join(cfg.Dir, "open")
 	web := &cfg.Groups[0]

@@ -28,7 +28,7 @@ func judged(g launcher.GroupConfig, wait time.Duration, script string) launcher.
 
 // A command that judges the canaries turns the roll back, also if failures of processes would only
 // pause it. The error has the last line that the command has printed.
-func TestCanaryCheck_CommandTurnsRollBack(t *testing.T) {
+func TestCanaryCheck_FailingCommandTurnsRollBack(t *testing.T) {
 	g := runners("web", 3)
 	h := launch(t, g).ready()
 	over := begin(h, judged(g, time.Hour, `echo "looking at $SWANSONG_CANARIES of $SWANSONG_PROCESS_GROUP, revision $SWANSONG_REVISION"
@@ -44,7 +44,7 @@ func TestCanaryCheck_CommandTurnsRollBack(t *testing.T) {
 
 // The others follow after a check that began at the end of the wait. The command is run again and
 // again until then, and not afterwards.
-func TestCanaryCheck_OthersFollowAfterLastCheck(t *testing.T) {
+func TestCanaryCheck_OtherProcessesAreReplacedAfterLastCheck(t *testing.T) {
 	dir := shortDir(t)
 	g := runners("web", 3)
 	h := launch(t, g).ready()
@@ -67,7 +67,7 @@ func TestCanaryCheck_OthersFollowAfterLastCheck(t *testing.T) {
 }
 
 // The last check is made at the end of the wait, however long the interval is.
-func TestCanaryCheck_OthersFollowAfterLongInterval(t *testing.T) {
+func TestCanaryCheck_LastCheckIsMadeAtEndOfWait(t *testing.T) {
 	g := runners("web", 2)
 	h := launch(t, g).ready()
 	next := judged(g, 50*time.Millisecond, "exit 0")

@@ -141,7 +141,7 @@ func TestRlimits_AreSetForProcess(t *testing.T) {
 
 // Limits of memory and processor time are kept where the machine has the controllers. Elsewhere the
 // launcher refuses them, or says in an alarm that a process runs without them.
-func TestLimits_AreKeptOrRefused(t *testing.T) {
+func TestLimits_AreEnforcedOrRefused(t *testing.T) {
 	g := jobThat("web", "exec dd if=/dev/zero of=/dev/null bs=64M")
 	g.Restart.Policy = launcher.Never
 	g.Limits = launcher.LimitConfig{Memory: 16 << 20, CPUs: 0.5}

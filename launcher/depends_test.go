@@ -45,7 +45,7 @@ func TestConditions_DecideWhenGroupStarts(t *testing.T) {
 }
 
 // A group that needs another one only to be started does not wait for that one to say anything.
-func TestConditions_SilentProcessIsStarted(t *testing.T) {
+func TestConditions_SilentProcessCountsAsStarted(t *testing.T) {
 	mute := group("mute", 5, "")
 	mute.Command, mute.Protocol, mute.HealthCheckTimeout = []string{"sleep", "1000"}, launcher.Notify, time.Hour
 	web := jobThat("web", "exec sleep 1000")
@@ -54,7 +54,7 @@ func TestConditions_SilentProcessIsStarted(t *testing.T) {
 }
 
 // A group that waits for a job to complete never starts if the job fails, and Finished says so.
-func TestConditions_FailedJobIsNotCompleted(t *testing.T) {
+func TestConditions_FailedJobDoesNotCountAsCompleted(t *testing.T) {
 	migrate := jobThat("migrate", "exit 3")
 	migrate.Restart.Policy = launcher.Never
 	web := jobThat("web", "exit 0")

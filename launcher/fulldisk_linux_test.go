@@ -170,7 +170,7 @@ func TestStateFile_UnrecordedProcessEndsWithLauncher(t *testing.T) {
 
 // A launcher starts although the disk is full, adopts what an earlier launcher has kept, and writes
 // the state file when there is room.
-func TestStart_FullDiskIsAlarm(t *testing.T) {
+func TestStart_FullDiskRaisesAlarm(t *testing.T) {
 	b, d := newBrood(t), newDisk(t)
 	cfg := launcher.Config{Dir: d.dir, Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
 	startAnother(t, cfg, "").hears("ready").kill()
@@ -187,7 +187,7 @@ func TestStart_FullDiskIsAlarm(t *testing.T) {
 
 // Over TCP, too, a process is replaced while the disk is full, although the launcher cannot record
 // the port that it reports.
-func TestStateFile_FullDiskDoesNotRefusePorts(t *testing.T) {
+func TestStateFile_FullDiskDoesNotPreventReplacementOverTCP(t *testing.T) {
 	d := newDisk(t)
 	g := kept(overTCP(runners("web", 1), launcher.TLS(mtlstest.New(t).Issue(t, "web"))))
 	h := launchWith(t, launcher.Config{Dir: d.dir, Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}).ready()
@@ -200,7 +200,7 @@ func TestStateFile_FullDiskDoesNotRefusePorts(t *testing.T) {
 
 // If the launcher cannot make the pipes for the output of a kept process, that does not count as a
 // failure of the process, so the group is not given up. The launcher tries again.
-func TestKeep_MissingPipesDoNotCountAsProcessFailure(t *testing.T) {
+func TestLauncherDeath_MissingPipesDoNotCountAsProcessFailure(t *testing.T) {
 	web := kept(runners("web", 1))
 	web.Restart.MinBackoff, web.Restart.CrashLimit = time.Millisecond, 2 // the exit of web-1 counts as one failure
 	h := launchWith(t, launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}).ready()

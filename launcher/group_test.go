@@ -218,7 +218,7 @@ func TestJob_RunsAgainOnRestartAndReload(t *testing.T) {
 
 // A restart of a job stops the processes that still run, and the next run begins when they have
 // ended. What had finished before runs again, too.
-func TestJob_NextRunBeginsAfterEarlierOne(t *testing.T) {
+func TestJob_NextRunBeginsAfterEarlierRunHasEnded(t *testing.T) {
 	g := runners("job", 2)
 	g.Job, g.Restart.Policy = true, launcher.Never
 	h := launch(t, g).ready()

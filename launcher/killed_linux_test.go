@@ -419,7 +419,7 @@ func TestKilledLauncher_LeavesNothingAtAnyTimeOfKill(t *testing.T) {
 
 // The next launcher adopts each kept process once. It knows everything that the last one knew,
 // except for secrets. The outcome of an adopted process is unknown.
-func TestKeep_NextLauncherAdoptsProcesses(t *testing.T) {
+func TestLauncherDeath_NextLauncherAdoptsProcesses(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(runners("web", 2)))
 	g.Env = append(g.Env, "PASSWORD=hunter2")
@@ -744,7 +744,7 @@ func commands(t *testing.T, arg string) (pids []int) {
 
 // The next launcher continues the stop of a process, with the same reason, even if the process does
 // not react.
-func TestKeep_NextLauncherContinuesStop(t *testing.T) {
+func TestLauncherDeath_NextLauncherContinuesStop(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(runners("web", 1, "--behavior", "hang")))
 	g.Shutdown.Grace, g.Shutdown.Max = 15*time.Second, 15*time.Second
@@ -774,7 +774,7 @@ func TestKeep_NextLauncherContinuesStop(t *testing.T) {
 
 // The deadlines of a process that was asked to stop continue under the next launcher, and messages
 // state the whole time that it has had.
-func TestKeep_NextLauncherKeepsStopDeadline(t *testing.T) {
+func TestLauncherDeath_NextLauncherKeepsStopDeadline(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(runners("web", 1, "--behavior", "hang")))
 	g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
@@ -801,7 +801,7 @@ func TestKeep_NextLauncherKeepsStopDeadline(t *testing.T) {
 
 // An order to scale down holds under the next launcher, and counts once for a process that is still
 // stopping, unless the configuration has another number of processes.
-func TestKeep_NextLauncherDoesNotUndoScaleDown(t *testing.T) {
+func TestLauncherDeath_NextLauncherDoesNotUndoScaleDown(t *testing.T) {
 	for _, c := range []struct{ loaded, desired int }{{2, 1}, {3, 3}} {
 		t.Run(fmt.Sprintf("%d loaded", c.loaded), func(t *testing.T) {
 			b := newBrood(t)
@@ -827,7 +827,7 @@ func TestKeep_NextLauncherDoesNotUndoScaleDown(t *testing.T) {
 
 // A finished job is not run again by the next launcher, whether other processes of its group are
 // adopted or none is left. It is run again if its configuration has changed or if it was not kept.
-func TestKeep_FinishedJobIsNotRunAgain(t *testing.T) {
+func TestLauncherDeath_FinishedJobIsNotRunAgain(t *testing.T) {
 	const policy = "; with restart policy never they are started again only on request"
 	done := kept(group("job", 2, "exit", "0"))
 	other := done
@@ -918,7 +918,7 @@ func awaitInFile(t *testing.T, path, want string) string {
 }
 
 // Kept processes whose group or configuration has changed are stopped or replaced.
-func TestKeep_NextLauncherStopsOrReplacesChangedProcesses(t *testing.T) {
+func TestLauncherDeath_NextLauncherStopsOrReplacesChangedProcesses(t *testing.T) {
 	b := newBrood(t)
 	web, old := kept(b.of(runners("web", 1))), kept(b.of(runners("old", 1)))
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web, old}}
@@ -970,7 +970,7 @@ func printedUnseen(t *testing.T, env ...string) []byte {
 
 // While no launcher runs, a process that prints more than a pipe holds neither blocks nor dies, and
 // no output is lost.
-func TestKeep_OutputIsReadWhileNoLauncherRuns(t *testing.T) {
+func TestLauncherDeath_OutputIsReadWhileNoLauncherRuns(t *testing.T) {
 	text := printedUnseen(t)
 	testkit.Equal(t, "lines", bytes.Count(text, []byte("web-1 out | xxx")), 5000)
 	testkit.Equal(t, "last lines", bytes.Count(text, []byte("web-1 out | all of it")), 1)
@@ -978,7 +978,7 @@ func TestKeep_OutputIsReadWhileNoLauncherRuns(t *testing.T) {
 
 // The guardian masks the secrets that its launcher knew, and the next launcher those of adopted
 // processes. They are not in the state file.
-func TestKeep_OutputIsMaskedWhileNoLauncherRuns(t *testing.T) {
+func TestLauncherDeath_OutputIsMaskedWhileNoLauncherRuns(t *testing.T) {
 	text := printedUnseen(t, "TOKEN="+strings.Repeat("x", 90))
 	testkit.Equal(t, "lines", bytes.Count(text, []byte("web-1 out | ***xxxxxxxxx\n")), 0)
 	testkit.Equal(t, "masked lines", bytes.Count(text, []byte("web-1 out | ***\n")), 5000)
@@ -987,7 +987,7 @@ func TestKeep_OutputIsMaskedWhileNoLauncherRuns(t *testing.T) {
 
 // The next launcher has another secret in its configuration, and takes the old one from the
 // environment of the process that it adopts.
-func TestKeep_SecretsOfAdoptedProcessAreMasked(t *testing.T) {
+func TestLauncherDeath_SecretsOfAdoptedProcessAreMasked(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(group("web", 1, "burst", "--process-id", "{id}", "--work-duration", "1ms", "--behavior", "hang")))
 	env := g.Env
@@ -1028,7 +1028,7 @@ func TestKeep_SecretsOfAdoptedProcessAreMasked(t *testing.T) {
 
 // The last output of a process that has ended is not lost if the guardian ends without having read
 // it.
-func TestKeep_LastOutputOfEndedProcessIsNotLost(t *testing.T) {
+func TestLauncherDeath_LastOutputOfEndedProcessIsNotLost(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(group("web", 1, "last words")))
 	g.Protocol, g.Restart.Policy = launcher.Signals, launcher.Never
@@ -1061,7 +1061,7 @@ func TestKeep_LastOutputOfEndedProcessIsNotLost(t *testing.T) {
 
 // A launcher that is stopped before it has adopted processes leaves them to the next one and keeps
 // no file open.
-func TestKeep_LauncherStoppedBeforeAdoptionDoesNotStopProcesses(t *testing.T) {
+func TestLauncherDeath_LauncherStoppedBeforeAdoptionDoesNotStopProcesses(t *testing.T) {
 	cfg, pids := orphans(t, kept(runners("web", 1)))
 	m, err := launcher.StartStopped(context.Background(), cfg)
 	if err != nil {
@@ -1132,7 +1132,7 @@ func TestStateFile_DamagedFileIsRefusedAndLeftUnchanged(t *testing.T) {
 }
 
 // A failed start leaves kept processes to the next launcher.
-func TestKeep_ProcessesSurviveFailedStartOfLauncher(t *testing.T) {
+func TestLauncherDeath_ProcessesSurviveFailedStartOfLauncher(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
 	startAnother(t, cfg, "").hears("ready").kill()

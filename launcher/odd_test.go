@@ -31,7 +31,7 @@ func TestStop_KillsStuckProcessAtDeadline(t *testing.T) {
 			t.Errorf("stopped too early, after %v\n%s", st.Took(), h.story())
 		}
 	})
-	t.Run("a socket that nobody answers at", func(t *testing.T) {
+	t.Run("a socket at which no process answers", func(t *testing.T) {
 		g := short(group("odd", 1, "black hole"))
 		g.HealthCheckTimeout = 300 * time.Millisecond
 		g.Restart.Policy = launcher.Never
@@ -55,7 +55,7 @@ func TestStop_KillsStuckProcessAtDeadline(t *testing.T) {
 			t.Errorf("stopped too early, after %v\n%s", st.Took(), h.story())
 		}
 	})
-	t.Run("one that prints without end", func(t *testing.T) {
+	t.Run("a process that prints without end", func(t *testing.T) {
 		h := launch(t, group("odd", 1, "noisy", "--process-id", "{id}", "--work-duration", "1ms")).ready()
 		testkit.Equal(t, "outcome", h.stops("odd-1").Outcome, launcher.Clean)
 	})
@@ -93,12 +93,12 @@ func TestStop_ShutdownCallStatesRemainingTime(t *testing.T) {
 		group, total time.Duration // deadlines of the group and of the launcher
 		grace, most  time.Duration
 	}{
-		{"its own", once, 0, 0, 10 * time.Second, 20 * time.Second},
+		{"the grace period alone", once, 0, 0, 10 * time.Second, 20 * time.Second},
 		{"a total deadline of the group", once, 15 * time.Second, 0, 10 * time.Second, 12 * time.Second},
-		{"a short one", once, 10 * time.Second, 0, 8 * time.Second, 8 * time.Second},
-		{"one of everything", once, 0, 15 * time.Second, 10 * time.Second, 12 * time.Second},
-		{"a short one of everything", once, 0, 10 * time.Second, 8 * time.Second, 8 * time.Second},
-		{"what is left when it is asked again", again, 0, 0, 10*time.Second - patience, 20*time.Second - patience},
+		{"a short total deadline of the group", once, 10 * time.Second, 0, 8 * time.Second, 8 * time.Second},
+		{"a total deadline of the launcher", once, 0, 15 * time.Second, 10 * time.Second, 12 * time.Second},
+		{"a short total deadline of the launcher", once, 0, 10 * time.Second, 8 * time.Second, 8 * time.Second},
+		{"the time left when the process is asked again", again, 0, 0, 10*time.Second - patience, 20*time.Second - patience},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := group("odd", 1, test.role)

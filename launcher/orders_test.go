@@ -90,7 +90,7 @@ func TestScale_HoldsThroughRollback(t *testing.T) {
 }
 
 // A newer order to scale ends the wait for an older one, with an error.
-func TestScale_IsSuperseded(t *testing.T) {
+func TestScale_NewerOrderEndsWaitForOlderOne(t *testing.T) {
 	g := plainGroup("web", 0)
 	g.HealthCheckTimeout = time.Hour // no process becomes ready
 	g.StartupProbe = launcher.Probe{Exec: launcher.ExecAction{Command: []string{"false"}}, Period: time.Hour, FailureThreshold: 2}
@@ -178,7 +178,7 @@ func TestStopGroup_SupersedesRoll(t *testing.T) {
 }
 
 // A group that was given up begins again when it is started by order.
-func TestStartGroup_EndsGivingUp(t *testing.T) {
+func TestStartGroup_RestartsGivenUpGroup(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	g := jobThat("web", "[ -e "+gate+" ] || exit 3; exec sleep 1000")
 	g.Job = false
@@ -193,7 +193,7 @@ func TestStartGroup_EndsGivingUp(t *testing.T) {
 }
 
 // An order to start a group ends the pause after a failure.
-func TestStartGroup_EndsPause(t *testing.T) {
+func TestStartGroup_EndsPauseAfterFailure(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	g := jobThat("web", "[ -e "+gate+" ] || exit 3; exec sleep 1000")
 	g.Job, g.Restart = false, launcher.RestartConfig{MinBackoff: time.Hour}

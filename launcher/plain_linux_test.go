@@ -82,7 +82,7 @@ func (r *webTable) dial(ctx context.Context) (net.Conn, error) {
 
 // nginx, which knows nothing of the launcher, is ready by its probe at a port of its own, and is rolled
 // under load without a lost request.
-func TestAuto_RollsNginx(t *testing.T) {
+func TestAuto_RollOfNginxLosesNoRequest(t *testing.T) {
 	template := filepath.Join(t.TempDir(), "nginx.conf")
 	text := "daemon off; worker_processes 1; pid {dir}/{id}.pid; error_log stderr;\nevents {}\nhttp { access_log off; server { listen 127.0.0.1:{port}; " +
 		"location / { return 200 'hello'; } location /healthz { return 204; } } }\n"
@@ -121,7 +121,7 @@ func TestAuto_RollsNginx(t *testing.T) {
 }
 
 // redis-server sends READY=1 when it has loaded its data, and is stopped by SIGTERM.
-func TestAuto_UsesNotifyOfRedis(t *testing.T) {
+func TestAuto_RecognizesNotifyMessagesOfRedis(t *testing.T) {
 	g := program(t, "redis-server", "--supervised", "auto", "--port", "{port}", "--save", "", "--dir", t.TempDir())
 	// Redis answers after it has sent READY=1. Until then it is not taken for a program that says nothing,
 	// however slow the machine is.
@@ -138,7 +138,7 @@ func TestAuto_UsesNotifyOfRedis(t *testing.T) {
 
 // A program with the client is recognized: it is ready when it says so, is asked what it would have to
 // drain, and is stopped and rolled by the lifecycle protocol.
-func TestAuto_UsesLifecycleProtocol(t *testing.T) {
+func TestAuto_RecognizesLifecycleProtocol(t *testing.T) {
 	g := runners("web", 1)
 	g.Protocol = ""
 	started := awaits(t, &g)
@@ -248,7 +248,7 @@ func TestWatchdog_ReplacesSilentProcess(t *testing.T) {
 
 // In a roll, a new process has to say that it is ready if the old ones have said so. Otherwise the roll
 // would stop the old ones for a process that has only begun to start.
-func TestAuto_RollWaitsForWhatOldProcessesSaid(t *testing.T) {
+func TestAuto_RollWaitsForReadyReportIfOldProcessesSentOne(t *testing.T) {
 	g := bash(t)
 	g.Command[2] = "systemd-notify --ready; touch " + awaits(t, &g) + "; exec sleep 3600"
 	h := launch(t, g).ready()
@@ -335,7 +335,7 @@ func TestProbe_HangingCheckDoesNotDelayStop(t *testing.T) {
 }
 
 // {port} is another one for each process, also in probes and in the environment.
-func TestPort_IsOwnOfEachProcess(t *testing.T) {
+func TestPort_DiffersForEachProcess(t *testing.T) {
 	g := program(t, "python3", "-c", "import http.server, os; http.server.HTTPServer(('127.0.0.1', int(os.environ['PORT'])), http.server.SimpleHTTPRequestHandler).serve_forever()")
 	g.Env, g.WorkDir, g.Desired = []string{"PORT={port}"}, t.TempDir(), 2
 	if err := os.WriteFile(filepath.Join(g.WorkDir, "name"), []byte("value"), 0o600); err != nil {
@@ -378,7 +378,7 @@ func TestStatus_SaysInPlainWordsWhyProcessCannotBeReached(t *testing.T) {
 
 // The next launcher hears what an adopted process sends, and knows its port and what it uses: the
 // process stays ready without saying so again, and its watchdog goes on.
-func TestKeep_NextLauncherHearsAdoptedProcess(t *testing.T) {
+func TestLauncherDeath_NextLauncherReceivesMessagesOfAdoptedProcess(t *testing.T) {
 	said := filepath.Join(t.TempDir(), "port")
 	g := bash(t, "echo {port} >"+said, "systemd-notify --ready", `while :; do systemd-notify --status="adopted" WATCHDOG=1; sleep 0.1; done`)
 	g.Watchdog = 10 * time.Second

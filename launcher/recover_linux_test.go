@@ -152,7 +152,7 @@ func TestStart_RefusesDamagedStateFileOfKeptProcesses(t *testing.T) {
 
 // Recover stops processes of groups that are not configured any more, and ends those that were to
 // die with their launcher.
-func TestRecover_UnknownGroupsAndLeftovers(t *testing.T) {
+func TestRecover_StopsUnknownGroupsAndEndsLeftovers(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("old", 1))), b.of(clan("web"))}}
 	killBoth(t, startAnother(t, cfg, "").hears("ready"))

@@ -60,7 +60,7 @@ func refuse(call uint32) error {
 // A launcher has no permission to take over the listeners of the earlier launcher. Its error says
 // why and what to do, and it changes nothing: clients are served, and a launcher that has the
 // permission adopts the same processes.
-func TestKeep_LauncherWithoutPermissionDoesNotTakeOverListeners(t *testing.T) {
+func TestLauncherDeath_LauncherWithoutPermissionDoesNotTakeOverListeners(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(runners("web", 1)))
 	g.Listen = []launcher.Listen{{Name: "http", Address: freeAddress(t)}}

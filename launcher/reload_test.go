@@ -182,8 +182,8 @@ func TestRollback_KeepsReloadedDependencies(t *testing.T) {
 		before, next map[string][]string // the dependencies of each group
 		message      string
 	}{
-		{"gone", map[string][]string{"web": {"kv"}, "kv": nil}, map[string][]string{"web": nil}, `which was ["kv"] and stays []`},
-		{"circle", map[string][]string{"web": {"kv"}, "kv": nil}, map[string][]string{"web": nil, "kv": {"web"}}, `which was ["kv"] and stays []`},
+		{"the reload removes the earlier dependency", map[string][]string{"web": {"kv"}, "kv": nil}, map[string][]string{"web": nil}, `which was ["kv"] and stays []`},
+		{"the reload reverses the dependency", map[string][]string{"web": {"kv"}, "kv": nil}, map[string][]string{"web": nil, "kv": {"web"}}, `which was ["kv"] and stays []`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			groups := func(needs map[string][]string, args ...string) (all []launcher.GroupConfig) {
@@ -383,7 +383,7 @@ func absolute(t *testing.T, path string) string {
 
 // A roll begins between the checks of a reload and its changes. The reload notices that, and turns
 // the roll back, because it loads the configuration from before.
-func TestReload_SupersedesRollThatBeginsMeanwhile(t *testing.T) {
+func TestReload_SupersedesRollThatBeginsDuringReload(t *testing.T) {
 	web := runners("web", 1)
 	h := launch(t, web).ready()
 	first, meetFirst := fifoLog(t, "first")

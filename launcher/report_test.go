@@ -65,7 +65,7 @@ func TestForced_EventHasReportOfProcess(t *testing.T) {
 }
 
 // A process that ends in time leaves no report, although it was asked for one.
-func TestForced_NoReportOfCleanEnd(t *testing.T) {
+func TestForced_CleanEndLeavesNoReport(t *testing.T) {
 	g := runners("web", 1, "--behavior", "slow-drain", "--drain-duration", "500ms")
 	g.Shutdown.Grace, g.Shutdown.Max, g.Shutdown.Poll = 20*time.Second, 20*time.Second, 10*time.Second
 	h := launch(t, g).ready()

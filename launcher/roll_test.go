@@ -462,12 +462,17 @@ func TestProgressDeadline_PausesStalledRoll(t *testing.T) {
 // deadline holds at once.
 func TestTotalDeadline_IsNotShortenedForRemovedGroup(t *testing.T) {
 	for _, c := range []struct {
+		name    string
 		before  time.Duration
 		derived bool
 		drain   string
 		want    launcher.Outcome
-	}{{0, true, "1s", launcher.Clean}, {time.Hour, true, "1s", launcher.Clean}, {time.Hour, false, "1h", launcher.Killed}} {
-		t.Run(fmt.Sprint(c.before, c.derived), func(t *testing.T) {
+	}{
+		{"no deadline becomes a derived one", 0, true, "1s", launcher.Clean},
+		{"a longer deadline becomes a derived one", time.Hour, true, "1s", launcher.Clean},
+		{"a longer deadline becomes a configured one", time.Hour, false, "1h", launcher.Killed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			slow, kv := runners("slow", 1, "--behavior", "slow-drain", "--drain-duration", c.drain), runners("kv", 1)
 			slow.Shutdown.Grace, slow.Shutdown.Max = time.Hour, time.Hour
 			h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{slow, kv}, TotalDeadline: c.before, TotalDeadlineDerived: true}).ready()
