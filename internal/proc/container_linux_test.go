@@ -80,16 +80,6 @@ func init() {
 		}()
 		syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
 	}
-	// The role "large" uses so much memory that its exit takes some milliseconds.
-	roles["large"] = func([]string) {
-		memory := make([]byte, 64<<20)
-		for i := 0; i < len(memory); i += 4096 {
-			memory[i] = 1
-		}
-		fmt.Println("ready")
-		forever()
-		runtime.KeepAlive(memory)
-	}
 	roles["hidden"] = func([]string) {
 		signal.Ignore(syscall.SIGTERM)
 		fmt.Println(os.Getpid())
@@ -455,23 +445,6 @@ func TestProcess_EndsProcessWithoutMainThread(t *testing.T) {
 			t.Errorf("left: %v, want pid %d", exit.Left, pid)
 		}
 	})
-}
-
-// While a process exits, its environment cannot be read any more, so the walk does not take it for
-// one without a mark. The test can miss that state, so it tries several processes.
-func TestWalk_TreatsExitingProcessAsPossiblyMarked(t *testing.T) {
-	for range 20 {
-		p := start(t, self("large"))
-		readLine(t, p)
-		p.Signal(syscall.SIGKILL)
-		for alive(p.Pid()) {
-			env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.Pid()))
-			if len(env) == 0 && proc.MayBeMarked(p.Pid()) {
-				return
-			}
-		}
-	}
-	t.Error("each of twenty exiting processes was taken for one without a mark")
 }
 
 // If a process has been reaped, End does not report it as unconfirmed, even if its cgroup is still

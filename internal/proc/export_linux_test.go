@@ -25,12 +25,6 @@ func (p *Process) Unsure() bool {
 	return unsure
 }
 
-// MayBeMarked reports whether the marks of a process cannot be known at the moment.
-func MayBeMarked(pid int) bool {
-	m, ok := stat(pid)
-	return ok && marksOf(m) == nil
-}
-
 // HoldSearch makes every search for members to signal wait until the result is called.
 func (p *Process) HoldSearch() (release func()) {
 	p.search.Lock()

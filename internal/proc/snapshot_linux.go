@@ -1,11 +1,9 @@
 package proc
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -135,17 +133,16 @@ func (b *envlessProcesses) forget(m Member) {
 	delete(b.since, processID{m.PID, m.start})
 }
 
-// marksOf returns the marks in the environment of a process. It returns nil if the environment is
-// empty, which it is during an exec, and if the process is exiting and has released its memory: from
-// Linux 6.16 on, the environment cannot be read then.
+// marksOf returns the marks in the environment of a process, or nil if the environment is empty. From
+// Linux 6.16 on, that of a process that is exiting cannot be read. If the process is not known, it
+// exits by itself, and counts as unmarked: on a busy machine some process is always exiting, so a
+// search that looked again for each of them would take too long.
 func marksOf(m Member) []string {
 	if m.zombie {
 		return []string{}
 	}
 	env, err := environ(m.PID)
 	switch {
-	case errors.Is(err, syscall.ESRCH) && m.isAlive():
-		return nil
 	case err != nil:
 		return []string{}
 	case len(env) == 0:
