@@ -13,8 +13,8 @@
 // A name is that of a mutant, a pattern such as 'packed-*', or a table such as packed.txt.
 // Without names, all mutants are run.
 //
-// With -check, nothing is built or run. It takes a second, and fails unless every edit applies
-// and every named test exists.
+// With -check, nothing is built or run. It takes a second, and fails unless every edit applies,
+// every named test exists, and the name of every named subtest is written in its test.
 //
 // testdata/mutants/README.md describes the tables.
 package main
@@ -82,7 +82,7 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) int {
 	flags := flag.NewFlagSet("mutants", flag.ExitOnError)
 	root := flags.String("C", ".", "`root` of the repository")
-	checkOnly := flags.Bool("check", false, "only check that every edit applies and every named test exists; build and run nothing")
+	checkOnly := flags.Bool("check", false, "only check that every edit applies and every named test and subtest exists; build and run nothing")
 	parallel := flags.Int("p", 4*runtime.NumCPU(), "`number` of tests to run in parallel; many of them mostly wait")
 	tested := flags.Bool("tested", false, "all tests have just passed: do not run them on the unchanged code again")
 	verbose := flags.Bool("v", false, "print the output of the tests that killed mutants, to see whether they fail for the right reason")

@@ -242,12 +242,13 @@ func TestRun_CheckFlagReportsInvalidEntries(t *testing.T) {
 	abs := "# x\ntest: ^TestAbs_OfNegativeNumber$|^TestHalf_DoesNotPanic$\n"
 	root := writeModule(t, []entry{
 		inN("applies", abs+noSign),
-		inO("table", "# x\ntest: ./n TestAbs_OfNegativeNumber/any\nin: const two\n-const two = 2\n+const two = 3\n"),
+		inO("table", "# x\ntest: ./n TestAbs_OfNegativeNumber/^Abs.*_=\nin: const two\n-const two = 2\n+const two = 3\n"),
 		inN("gone", abs+"in: func Gone\n-return x\n+return 0\n"),
 		inN("changed", abs+"in: func Half\n-return x / 3\n+return 0\n"),
 		inN("twice", abs+"in: func Quarter\n x = half.Of(x)\n+x++\n"),
 		inN("overlaps", abs+noSign+"in: func Abs\n-return -x\n }\n+}\n"),
 		inN("test-gone", "# x\ntest: ^TestAbs_OfNegativeNumber$|^TestGone$\n"+noSign),
+		inN("subtest-gone", "# x\ntest: ^TestAbs_OfNegativeNumber$/^not_today$\n"+noSign), // a literal of another test
 	})
 	const quarter = "func Quarter(x int) int {\n\tx = half.Of(x)\n\tx = half.Of(x)\n\treturn x\n}\n"
 	if err := os.WriteFile(filepath.Join(root, "n", "quarter.go"), []byte("//go:build none\n\npackage n\n\n"+quarter), 0o644); err != nil {
@@ -266,7 +267,8 @@ func TestRun_CheckFlagReportsInvalidEntries(t *testing.T) {
 		"twice: func Quarter contains these lines 2 times; ",
 		"overlaps: two edits change the same lines of func Abs; ",
 		"test-gone: ./n has no test that matches ^TestGone$; ",
-		"mutants: 7 checked, 5 errors",
+		"subtest-gone: ./n ^TestAbs_OfNegativeNumber$ has no subtest that matches ^not_today$: ",
+		"mutants: 8 checked, 6 errors",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no line contains %q", want)

@@ -11,7 +11,6 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -28,7 +27,7 @@ type sources struct {
 type source struct {
 	files map[string][]codeLine
 	decls map[string][]region // regions by place, such as "func (*T).Name"
-	tests []string            // names of the top-level tests, examples and fuzz tests
+	tests map[string][]string // see addTests
 }
 
 // A codeLine is a line of a file. code is the part of the line that the compiler reads: without
@@ -63,7 +62,7 @@ func readSource(dir string) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	src := &source{files: map[string][]codeLine{}, decls: map[string][]region{}}
+	src := &source{files: map[string][]codeLine{}, decls: map[string][]region{}, tests: map[string][]string{}}
 	for _, f := range files {
 		name := f.Name()
 		if !strings.HasSuffix(name, ".go") {
@@ -86,18 +85,6 @@ func readSource(dir string) (*source, error) {
 		src.addDecls(fset, name, parsed)
 	}
 	return src, nil
-}
-
-func (src *source) addTests(file *ast.File) {
-	for _, d := range file.Decls {
-		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil {
-			for _, prefix := range []string{"Test", "Example", "Fuzz"} {
-				if strings.HasPrefix(f.Name.Name, prefix) {
-					src.tests = append(src.tests, f.Name.Name)
-				}
-			}
-		}
-	}
 }
 
 // addDecls adds the declarations of a file, each with its doc comment, which may hold directives.
@@ -347,28 +334,4 @@ func (s *sources) writeOverlay(m *mutant, dir string) error {
 		return err
 	}
 	return os.WriteFile(dir+".json", append(bytes.TrimSpace(text), '\n'), 0o644)
-}
-
-// checkTest checks that the package that a mutant names has the test: every alternative of the
-// regular expression, up to its first slash, must match a test. Subtests are not checked.
-func (s *sources) checkTest(m *mutant) error {
-	src, err := s.pkg(filepath.FromSlash(strings.TrimPrefix(m.pkg, "./")))
-	if err != nil {
-		return err
-	}
-	top, _, _ := strings.Cut(m.run, "/")
-	alternatives := []string{top}
-	if !strings.Contains(top, "(") {
-		alternatives = strings.Split(top, "|")
-	}
-	for _, a := range alternatives {
-		re, err := regexp.Compile(a)
-		if err != nil {
-			return fmt.Errorf("test %s: %w", m.run, err)
-		}
-		if !slices.ContainsFunc(src.tests, re.MatchString) {
-			return fmt.Errorf("%s has no test that matches %s; if the test was renamed, use the new name", m.pkg, a)
-		}
-	}
-	return nil
 }
