@@ -236,7 +236,7 @@ func TestWithName_EscapesUntrustedNames(t *testing.T) {
 	}
 }
 
-func FuzzWithName(f *testing.F) {
+func FuzzWithName_ShowsPrintableCharactersOnly(f *testing.F) {
 	f.Add("a\nb\u202e\xff")
 	f.Add(strings.Repeat("é", 100))
 	f.Fuzz(func(t *testing.T, name string) {

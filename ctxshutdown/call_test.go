@@ -114,7 +114,7 @@ func TestCall_ReturnsErrorAfterGoexit(t *testing.T) {
 	})
 }
 
-func TestCall_WorksWithoutScope(t *testing.T) {
+func TestCall_ReturnsCauseOfContextWithoutScope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		wantReturned(t, returned{"value", nil}, call(ctx, func(context.Context) (string, error) { return "value", nil }))

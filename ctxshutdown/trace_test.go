@@ -185,7 +185,7 @@ func TestTrace_ReusesRecords(t *testing.T) {
 }
 
 // A copied guard is released twice. The second release must not remove the record of another guard.
-func TestTrace_ReleaseOfCopyKeepsOtherRecords(t *testing.T) {
+func TestTrace_SecondReleaseKeepsRecordsOfOtherGuards(t *testing.T) {
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithTrace())
 	var site string
 	for range 2 {

@@ -77,7 +77,7 @@ func TestStart_FailsIfLoopWasStartedBefore(t *testing.T) {
 }
 
 // A callback may call Post. The posted callback runs after all callbacks that were posted before.
-func TestPost_FromCallbackRunsLater(t *testing.T) {
+func TestPost_FromCallbackRunsAfterQueuedCallbacks(t *testing.T) {
 	l := startLoop(t)
 	var got []int
 	done := make(chan struct{})

@@ -113,7 +113,7 @@ func TestStats_CountNoMistakesAfterOrderlyShutdown(t *testing.T) {
 
 // The shutdown handle and the counters can be used after the loop has ended, and do not keep the
 // memory of the loop alive. docs/internals/eventloop.md#counters
-func TestStats_OutliveTheLoop(t *testing.T) {
+func TestStats_CanBeReadAfterLoopHasEnded(t *testing.T) {
 	l, gone := func() (*eventloop.Loop, weak.Pointer[[64]byte]) {
 		memory := new([64]byte) // an option of the loop refers to this memory
 		handler := func(*eventloop.PanicError) bool { return memory[0] == 0 }

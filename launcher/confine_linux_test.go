@@ -97,7 +97,7 @@ func TestUser_RunsProcessAsUser(t *testing.T) {
 }
 
 // A process of another user is stopped, and leaves nothing behind.
-func TestUser_ProcessIsStopped(t *testing.T) {
+func TestUser_ProcessOfOtherUserIsStopped(t *testing.T) {
 	if os.Geteuid() != 0 {
 		TestUser_RunsProcessAsUser(t) // which checks the refusal
 		return

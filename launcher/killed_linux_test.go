@@ -395,7 +395,7 @@ func TestKilledLauncher_LeavesNoFiles(t *testing.T) {
 
 // A launcher can be killed at any point of its life, twenty times in a row, without leaving
 // half-started processes.
-func TestKilledLauncher_LeavesNothingAtAnyTimeOfKill(t *testing.T) {
+func TestKilledLauncher_LeavesNoProcessAtAnyTimeOfKill(t *testing.T) {
 	b := newBrood(t)
 	g := b.of(runners("web", 2))
 	g.PreStop = []launcher.Hook{{Command: []string{"true"}}}

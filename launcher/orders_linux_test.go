@@ -9,7 +9,7 @@ import (
 
 // A stopped group stays stopped under the next launcher, if the first one was killed, whatever the
 // guardian does with the state file. It is started after an orderly stop of the launcher.
-func TestStopGroup_HoldsUnderNextLauncher(t *testing.T) {
+func TestStopGroup_GroupStaysStoppedUnderNextLauncher(t *testing.T) {
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: briefGuardian, Groups: []launcher.GroupConfig{plainGroup("web", 1)}}
 	first := startAnother(t, cfg, "stop the group").hears("ready").hears("stopped")
 	guardian := guardians(t, first.Process.Pid)[0]

@@ -25,7 +25,7 @@ func plainGroup(name string, desired int) launcher.GroupConfig {
 
 // A group has as many processes as Scale says, through restarts, with MinHealthy in proportion, and
 // until a reload changes the number.
-func TestScale_HoldsUntilReloadChangesNumber(t *testing.T) {
+func TestScale_NumberStaysUntilReloadChangesIt(t *testing.T) {
 	g := plainGroup("web", 2)
 	h := launch(t, g).ready()
 	for _, c := range []struct{ n, minHealthy int }{{4, 4}, {1, 1}, {0, 0}, {3, 3}} {
@@ -67,7 +67,7 @@ func reload(t *testing.T, h *harness, groups ...launcher.GroupConfig) {
 }
 
 // An order to scale during a roll holds when the roll turns back.
-func TestScale_HoldsThroughRollback(t *testing.T) {
+func TestScale_NumberSurvivesRollback(t *testing.T) {
 	g := runners("web", 1)
 	h := launch(t, g).ready()
 	g.Command = append(g.Command, "--ready-after", "-1s")

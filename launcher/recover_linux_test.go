@@ -262,7 +262,7 @@ func TestRecover_RefusesForeignStateFile(t *testing.T) {
 
 // What a kept process has started, also in a session of its own, is not adopted as if it were a
 // process of the group.
-func TestRecover_IgnoresDescendants(t *testing.T) {
+func TestRecover_DoesNotAdoptDescendants(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(clan("web")))}}
 	startAnother(t, cfg, "").hears("ready").kill()

@@ -22,7 +22,7 @@ import (
 
 // A response completes its call only after OnNotify has returned for all earlier notifications,
 // even if so many notifications wait that the read loop blocks. docs/internals/lspconn.md#order
-func TestCall_ReturnsAfterEarlierNotifications(t *testing.T) {
+func TestCall_ReturnsAfterPrecedingNotificationsAreHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string // needs no lock, because handlers run one after another
 		server := lspconn.Server{OnNotify: func(_ context.Context, method string, params json.RawMessage) {
@@ -99,7 +99,7 @@ func TestOnRequest_MessagesOfHandlerPrecedeResponse(t *testing.T) {
 
 // After Async, later messages are delivered while the handler runs.
 // docs/internals/lspconn.md#order
-func TestAsync_LaterMessagesAreDelivered(t *testing.T) {
+func TestAsync_MessagesAreDeliveredWhileHandlerRuns(t *testing.T) {
 	for _, kind := range []string{"OnNotify", "OnRequest"} {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

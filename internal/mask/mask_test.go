@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestMasker_ChangesNothingButValues(t *testing.T) {
+func TestMasker_ChangesSecretValuesOnly(t *testing.T) {
 	m := mask.New([]string{"hunter2", "swordfish", "short", "  1234567\n"})
 	for text, want := range map[string]string{
 		"":                                      "",

@@ -64,7 +64,7 @@ func TestFollow_ProcessTakesPlaceOfLeader(t *testing.T) {
 }
 
 // When the process that has taken the place of the leader has ended, the leader is ended, too.
-func TestFollow_EndsLeaderAfterProcess(t *testing.T) {
+func TestFollow_EndsLeaderAfterProcessThatTookItsPlace(t *testing.T) {
 	p, err := proc.Start(proc.Spec{Args: []string{"/bin/sh", "-c", "trap '' TERM; sleep 1000 </dev/null >/dev/null 2>&1 & echo $!; read forever"}, Linger: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestFollow_EndsLeaderAfterProcess(t *testing.T) {
 // The exit status is that of the process that has taken the place of the leader, and not the leader's.
 // Linux tells it from 6.15 on, when that process has been reaped; here this program does that. The
 // test holds up the exit of the leader until then.
-func TestFollow_HasExitStatusOfProcess(t *testing.T) {
+func TestFollow_ExitStatusIsThatOfProcessThatTookPlace(t *testing.T) {
 	becomeSubreaper := func(on uintptr) {
 		const setChildSubreaper = 36
 		syscall.RawSyscall6(syscall.SYS_PRCTL, setChildSubreaper, on, 0, 0, 0, 0)

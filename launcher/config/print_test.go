@@ -68,7 +68,7 @@ func TestParse_ErrorsDoNotShowSecrets(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
+func FuzzParse_FileIsValidOrErrorHasPosition(f *testing.F) {
 	for _, name := range []string{"full.yaml", "rfc.yaml"} {
 		text, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {

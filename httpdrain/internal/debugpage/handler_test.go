@@ -116,7 +116,7 @@ func TestHandler_PolicyPermitsOnlyStyleAndScriptOfPage(t *testing.T) {
 	}
 }
 
-func TestHandler_RejectsOtherMethods(t *testing.T) {
+func TestHandler_RejectsMethodsOtherThanGETAndHEAD(t *testing.T) {
 	h := debugpage.New(ctxshutdown.New(context.Background()), nil, debugpage.Options{LocalOnly: true})
 	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "QUERY"} {
 		w := httptest.NewRecorder()
@@ -134,7 +134,7 @@ func TestHandler_RejectsOtherMethods(t *testing.T) {
 	}
 }
 
-func TestHandler_ChoosesFormat(t *testing.T) {
+func TestHandler_ChoosesFormatByQueryPathAndAcceptHeader(t *testing.T) {
 	h := debugpage.New(ctxshutdown.New(context.Background()), nil, debugpage.Options{LocalOnly: true})
 	for _, c := range []struct{ target, accept, want string }{
 		{"/debug/shutdown", "", "text/html"},

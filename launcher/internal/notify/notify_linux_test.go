@@ -87,7 +87,7 @@ func TestSocket_ReceivesMessages(t *testing.T) {
 }
 
 // Drain returns although the process sends a message for each one that is handled.
-func TestSocket_DrainEndsWithoutEndOfMessages(t *testing.T) {
+func TestSocket_DrainReturnsWhileMessagesKeepComing(t *testing.T) {
 	path, handled := filepath.Join(t.TempDir(), "n"), 0
 	s, err := notify.Listen(path, nil, open{}, func(int) bool { return true }, func(notify.Message) {
 		if handled++; handled > 10_000 {

@@ -183,7 +183,7 @@ func TestCredentials_RefuseServerOfOtherUser(t *testing.T) {
 }
 
 // A client that runs as root accepts a server of the owner of the directory, and of no other user.
-func TestCredentialsIn_RootAcceptsOwner(t *testing.T) {
+func TestCredentialsIn_RootAcceptsServerOfDirectoryOwner(t *testing.T) {
 	dir, program := openDirectory(t)
 	theirs := filepath.Join(dir, "theirs")
 	if err := os.Mkdir(theirs, 0o700); err != nil {

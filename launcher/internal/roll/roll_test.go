@@ -75,7 +75,7 @@ func TestNext_WithoutSurgeStopsOldInstanceBeforeReplacement(t *testing.T) {
 	w.expectLog(t, "0s new-4 is ready", "0s stop old-2: replaced")
 }
 
-func TestNext_StartsSeveralAtOnceWithLargeSurge(t *testing.T) {
+func TestNext_LargeSurgeStartsSeveralReplacementsAtOnce(t *testing.T) {
 	w := begin(roll.Config{Desired: 3, MinHealthy: 3, MaxSurge: 3}, 3)
 	w.expectLog(t, "0s start new", "0s start new", "0s start new")
 	w.isReady("new-5")
