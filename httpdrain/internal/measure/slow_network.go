@@ -23,9 +23,9 @@ import (
 
 // slowNetwork stops a server whose clients are far away and pause between their requests.
 func slowNetwork(w io.Writer, clients int, pauses, delays, lameDucks []time.Duration) {
-	fmt.Fprintf(w, "\n## Lost over a slow network\n\n%d keep-alive clients pause between their requests, from half to one and a half times the pause in the table. What\n"+
-		"is sent arrives after the delay, each way. Each number is the requests lost in one stop, and the time from the end of\n"+
-		"the lame duck to the end of the drain.\n\n| pause | delay | Shutdown |", clients)
+	fmt.Fprintf(w, "\n## Lost over a slow network\n\n%d keep-alive clients, each with an address of its own, pause between their requests, from half to one and a half\n"+
+		"times the pause in the table. What is sent arrives after the delay, each way. Each number is the requests lost in one\n"+
+		"stop, and the time from the end of the lame duck to the end of the drain.\n\n| pause | delay | Shutdown |", clients)
 	for _, d := range lameDucks {
 		fmt.Fprintf(w, " lame duck %v |", d)
 	}

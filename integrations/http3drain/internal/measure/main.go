@@ -178,9 +178,14 @@ func sendAll(ctx context.Context, tr *http3.Transport, url string, pause time.Du
 			resp.Body.Close()
 		}
 		var h3 *http3.Error
+		var transport *quic.TransportError
 		switch {
 		case err == nil:
 		case !connected.Load(): // a draining server refused the connection, or no server listens any more
+			t.started.Add(-1)
+			return
+		case errors.As(err, &transport) && transport.ErrorCode == quic.ConnectionRefused:
+			// quic-go refuses a connection if 32 others wait to be accepted, also before the stop.
 			t.started.Add(-1)
 			return
 		case !sent.Load():
