@@ -62,7 +62,6 @@ func (c *container) name() string                          { return "group" }
 func (c *container) lists() bool                           { return false }
 func (c *container) members() []Member                     { return nil }
 func (c *container) near() ([]Member, bool)                { return nil, true }
-func (c *container) orphans() []Member                     { return nil }
 func (c *container) leader() (Member, bool)                { return Member{}, false }
 func (c *container) signalGroup(sig syscall.Signal)        { syscall.Kill(-c.cmd.Process.Pid, sig) }
 func (c *container) signalOthers([]Member, syscall.Signal) {}

@@ -124,25 +124,6 @@ func (c *container) near() (found []Member, complete bool) {
 	return found, false
 }
 
-// orphans returns the living members that are not descendants of the leader any more, because their
-// parent has exited, and the descendants of these. It does not read all of /proc: the kernel makes an
-// orphan the child of an ancestor of the leader, which is this program or one of the ancestors of
-// this program. The result can be incomplete; see children. The leader has not been reaped.
-func (c *container) orphans() (found []Member) {
-	leader, ok := stat(c.pid)
-	led := ok && c.leads(leader)
-	t := ancestorChildren.take()
-	for _, m := range t.all {
-		if m.zombie || m.start < c.start || c.leads(m) {
-			continue
-		}
-		if led && (m.PGID == c.pid || m.SID == c.pid) || slices.Contains(t.marksOf(m), c.mark) {
-			found = append(append(found, m), descendants(m.PID)...)
-		}
-	}
-	return found
-}
-
 // members returns the living processes of the container, except for the leader.
 func (c *container) members() []Member {
 	var found []Member

@@ -1,7 +1,6 @@
 package proc_test
 
 import (
-	"bufio"
 	"cmp"
 	"crypto/rand"
 	"errors"
@@ -367,28 +366,6 @@ func TestKill_QueuesOneSearch(t *testing.T) {
 	// checks that none are left.
 	if n := p.Searches(); n > 3 {
 		t.Errorf("a hundred signals took %d searches", n)
-	}
-}
-
-// Terminate reaches a process whose parent has exited without a search.
-func TestTerminate_ReachesOrphansWithoutSearch(t *testing.T) {
-	spec := self("forked twice")
-	spec.Env = append(spec.Env, "LEAF=polite")
-	spec.NoCgroup = true
-	p := start(t, spec)
-	lines := bufio.NewScanner(p.Stdout())
-	lines.Scan()
-	pid, err := strconv.Atoi(lines.Text())
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines.Scan() // the process is no longer a descendant of the leader
-	finishSearch := p.HoldSearch()
-	p.Terminate()
-	awaitEnd(t, pid)
-	finishSearch()
-	if stateOf(strconv.Itoa(p.Pid())) == "Z" { // otherwise the waiter might have ended the process
-		t.Error("the leader has exited, although it ignores SIGTERM")
 	}
 }
 

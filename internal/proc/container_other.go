@@ -29,7 +29,6 @@ func (c *container) name() string                     { return "leader" }
 func (c *container) lists() bool                      { return false }
 func (c *container) members() []Member                { return nil }
 func (c *container) near() ([]Member, bool)           { return nil, true }
-func (c *container) orphans() []Member                { return nil }
 func (c *container) leader() (Member, bool)           { return Member{}, false }
 func (c *container) awaitMembers([]Member, time.Time) {}
 

@@ -267,6 +267,10 @@ const refusedTimeout = time.Second
 // sweep ends the processes that the leader has left behind. Because a process that is being ended
 // may start others, sweep repeats this until it finds none.
 func (p *Process) sweep() (left, survivors []Member) {
+	if p.isKilling() { // wait first, so that no search finds processes that are about to end
+		known := slices.DeleteFunc(p.knownMembers(), Member.refusesSignals)
+		p.contain.awaitMembers(known, time.Now().Add(killTimeout))
+	}
 	left = p.members()
 	if !p.contain.lists() {
 		p.contain.signalGroup(syscall.SIGKILL) // the members cannot be listed, so they are killed without waiting for them

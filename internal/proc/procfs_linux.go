@@ -139,16 +139,6 @@ func children(pid int) (found []Member) {
 	return found
 }
 
-// childrenOfAncestors returns the children of this program and of its ancestors.
-func childrenOfAncestors() (all []Member) {
-	for pid := os.Getpid(); pid > 0; {
-		all = append(all, children(pid)...)
-		m, _ := stat(pid)
-		pid = m.PPID
-	}
-	return all
-}
-
 // threads returns the directories of the threads of a process.
 func threads(pid int) (dirs []string) {
 	tasks, _ := os.ReadDir(procFile(pid, "task"))

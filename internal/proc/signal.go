@@ -58,7 +58,7 @@ func (p *Process) signalAll(sig syscall.Signal) (searched <-chan struct{}) {
 }
 
 // signalKnown sends sig to all processes that can be found without a search: the process group,
-// which includes the leader, the cgroup, the descendants of the leader, its orphans, and what earlier
+// which includes the leader, the cgroup, the descendants of the leader, and what earlier
 // searches have found. It sends nothing if the leader has been reaped. It returns the members to
 // which it has sent sig, and whether the caller has to search for more.
 func (p *Process) signalKnown(sig syscall.Signal) (sent []Member, search bool) {
@@ -77,9 +77,6 @@ func (p *Process) signalKnown(sig syscall.Signal) (sent []Member, search bool) {
 	near, complete := p.contain.near()
 	p.remember(near)
 	p.contain.signalGroup(sig)
-	if !complete {
-		p.remember(p.contain.orphans())
-	}
 	sent = slices.Clone(p.known)
 	p.contain.signalOthers(sent, sig)
 	if sig == syscall.SIGTERM {

@@ -23,10 +23,7 @@ type snapshotReader struct {
 	next    func() *snapshot // reads the next snapshot; nil if no goroutine is waiting for it
 }
 
-var (
-	allProcesses     = snapshotReader{list: processes}
-	ancestorChildren = snapshotReader{list: childrenOfAncestors}
-)
+var allProcesses = snapshotReader{list: processes}
 
 // newSnapshot returns a snapshot of /proc that was read entirely after newSnapshot was called.
 func newSnapshot() *snapshot { return allProcesses.take() }
