@@ -132,9 +132,9 @@ func (r *runner) runTest(t testCommand, program, chosen string) (res result) {
 	r.runs <- struct{}{}
 	defer func() { <-r.runs }()
 	cmd := r.command(t, program, chosen)
-	cmd.WaitDelay = 5 * time.Second
+	inGroup(cmd)
 	start := time.Now()
-	out, err := cmd.CombinedOutput()
+	out, err := runWithFile(cmd, r.temp)
 	res.took = time.Since(start)
 
 	var text strings.Builder
@@ -168,6 +168,22 @@ func (r *runner) runTest(t testCommand, program, chosen string) (res result) {
 	res.failing = cmp.Or(res.failing, running)
 	res.output = r.shorten(text.String())
 	return res
+}
+
+// runWithFile runs a command, kills the processes that it leaves, and returns the output. It uses a
+// file in the folder temp, because a pipe would have no end while a process that is left has it open.
+func runWithFile(cmd *exec.Cmd, temp string) ([]byte, error) {
+	file, err := os.CreateTemp(temp, "output-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(file.Name())
+	defer file.Close()
+	cmd.Stdout, cmd.Stderr = file, file
+	err = cmd.Run()
+	killGroup(cmd)
+	out, failed := os.ReadFile(file.Name())
+	return out, cmp.Or(err, failed)
 }
 
 // marker begins each line that a test program itself prints about its tests, with

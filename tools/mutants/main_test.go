@@ -91,7 +91,9 @@ func TestCalled_Returns2(t *testing.T) {
 import (
 	"os"
 	"os/exec"
+	"strconv"
 	"testing"
+	"time"
 )
 
 func TestMutantVariable_IsUnset(t *testing.T) {
@@ -116,6 +118,25 @@ func TestAbs_OfNegativeNumber(t *testing.T) {
 }
 
 func TestHalf_DoesNotPanic(t *testing.T) { Half(4) }
+
+func TestAbs_WithProcessLeftBehind(t *testing.T) {
+	if os.Getenv("LEFT") != "" {
+		time.Sleep(time.Hour)
+	}
+	left := exec.Command(os.Args[0], "-test.run=^TestAbs_WithProcessLeftBehind$")
+	left.Env = append(os.Environ(), "LEFT=behind")
+	if err := left.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("../left.pid", []byte(strconv.Itoa(left.Process.Pid)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := Abs(-3); got != 3 {
+		t.Fatalf("Abs(-3) = %d", got)
+	}
+	left.Process.Kill()
+	left.Wait()
+}
 
 func TestAlwaysFails(t *testing.T) { t.Fatal("fails anyway") }
 

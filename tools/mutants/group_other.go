@@ -1,0 +1,9 @@
+//go:build !unix
+
+package main
+
+import "os/exec"
+
+func inGroup(*exec.Cmd) {}
+
+func killGroup(*exec.Cmd) {}
