@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/internal/mask"
+	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/internal/address"
 	"github.com/swansong-go/swansong/launcher/internal/confine"
 	"github.com/swansong-go/swansong/launcher/internal/peer"
@@ -95,7 +96,7 @@ func (k *checker) group(at string, g *Group, c *Config) {
 	k.label(at+".name", g.Name)
 	k.program(at, g)
 	k.instances(at, g)
-	k.must(g.OnLauncherDeath != Keep || c.StateDir != "", at+".on_launcher_death",
+	k.must(g.OnLauncherDeath != launcher.Keep || c.StateDir != "", at+".on_launcher_death",
 		"keep needs a state_dir, where the next launcher finds the processes")
 	k.command(at+".canary.check.command", g.Canary.Check.Command)
 	k.must(g.Canary.Check.Command != "" || len(g.Canary.Check.Args) == 0, at+".canary.check.args", "has no effect without command")

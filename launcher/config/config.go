@@ -104,39 +104,39 @@ type Group struct {
 
 	// DependsOn names the groups that must be healthy before this group starts, and that stop after
 	// it. In the file it is a list, or a mapping of groups to conditions.
-	DependsOn  []string             `yaml:"depends_on" reload:"now"`
-	Conditions map[string]Condition `yaml:"-" show:"depends_on" reload:"now"` // the conditions in the mapping, except for the condition healthy
+	DependsOn  []string                      `yaml:"depends_on" reload:"now"`
+	Conditions map[string]launcher.Condition `yaml:"-" show:"depends_on" reload:"now"` // the conditions in the mapping, except for the condition healthy
 
 	Desired    int `yaml:"desired_instances" reload:"scale"`   // default 1
 	MinHealthy int `yaml:"min_healthy_instances" reload:"now"` // default Desired, or Desired-1 if MaxSurge is 0
 	MaxSurge   int `yaml:"max_surge" reload:"now"`             // default 1; 0: stop each instance before replacing it
 
-	HealthCheckTimeout time.Duration `yaml:"health_check_timeout" reload:"now"`          // default 30s; limit from the start of an instance until it is READY
-	MinReady           time.Duration `yaml:"min_ready_seconds" reload:"now" unit:"true"` // default 0; a roll relies on an instance only after it has been READY for so long
-	ProgressDeadline   time.Duration `yaml:"progress_deadline" reload:"now"`             // default 10m; longest time without progress of a roll; 0: no limit
-	OnFailure          OnFailure     `yaml:"on_failure" reload:"now"`                    // default pause
-	Retry              Retry         `yaml:"retry" reload:"now"`
-	Canary             Canary        `yaml:"canary" reload:"now"`
+	HealthCheckTimeout time.Duration        `yaml:"health_check_timeout" reload:"now"`          // default 30s; limit from the start of an instance until it is READY
+	MinReady           time.Duration        `yaml:"min_ready_seconds" reload:"now" unit:"true"` // default 0; a roll relies on an instance only after it has been READY for so long
+	ProgressDeadline   time.Duration        `yaml:"progress_deadline" reload:"now"`             // default 10m; longest time without progress of a roll; 0: no limit
+	OnFailure          launcher.RollFailure `yaml:"on_failure" reload:"now"`                    // default pause
+	Retry              Retry                `yaml:"retry" reload:"now"`
+	Canary             Canary               `yaml:"canary" reload:"now"`
 
 	Shutdown         Shutdown `yaml:"shutdown" reload:"now"`
 	StopSignals      []Signal `yaml:"stop_signals" reload:"now"`       // default [SIGTERM]; signals sent one after the other, before SIGKILL
 	SuccessExitCodes []int    `yaml:"success_exit_codes" reload:"now"` // default [0]
 
-	Restart         Restart       `yaml:"restart_policy" reload:"now"` // restart_policy: never sets only the policy
-	Liveness        Liveness      `yaml:"liveness" reload:"now"`
-	StartupProbe    Probe         `yaml:"startupProbe" reload:"roll"`
-	ReadinessProbe  Probe         `yaml:"readinessProbe" reload:"roll"`
-	LivenessProbe   Probe         `yaml:"livenessProbe" reload:"roll"`
-	Watchdog        time.Duration `yaml:"watchdog" reload:"roll"`          // default 0: none; longest time between two messages WATCHDOG=1 of a READY instance
-	OnLauncherDeath LauncherDeath `yaml:"on_launcher_death" reload:"roll"` // default kill
+	Restart         Restart                `yaml:"restart_policy" reload:"now"` // restart_policy: never sets only the policy
+	Liveness        Liveness               `yaml:"liveness" reload:"now"`
+	StartupProbe    Probe                  `yaml:"startupProbe" reload:"roll"`
+	ReadinessProbe  Probe                  `yaml:"readinessProbe" reload:"roll"`
+	LivenessProbe   Probe                  `yaml:"livenessProbe" reload:"roll"`
+	Watchdog        time.Duration          `yaml:"watchdog" reload:"roll"`          // default 0: none; longest time between two messages WATCHDOG=1 of a READY instance
+	OnLauncherDeath launcher.LauncherDeath `yaml:"on_launcher_death" reload:"roll"` // default kill
 
-	Protocol  Protocol   `yaml:"protocol" reload:"roll"` // default auto
-	Lifecycle Lifecycle  `yaml:"lifecycle" reload:"roll"`
-	Listeners []Listener `yaml:"listeners" reload:"launcher"`
-	PreStop   []Hook     `yaml:"pre_stop" reload:"now"`
-	Logs      Logs       `yaml:"logs" reload:"roll"`
-	Mask      Mask       `yaml:"mask" reload:"now"` // default on
-	Export    Export     `yaml:"export" reload:"now"`
+	Protocol  launcher.Protocol `yaml:"protocol" reload:"roll"` // default auto
+	Lifecycle Lifecycle         `yaml:"lifecycle" reload:"roll"`
+	Listeners []Listener        `yaml:"listeners" reload:"launcher"`
+	PreStop   []Hook            `yaml:"pre_stop" reload:"now"`
+	Logs      Logs              `yaml:"logs" reload:"roll"`
+	Mask      Mask              `yaml:"mask" reload:"now"` // default on
+	Export    Export            `yaml:"export" reload:"now"`
 }
 
 // Kind says what the instances of a group are for.
@@ -170,21 +170,12 @@ type Signal string
 
 // Restart says what happens when an instance exits without having been asked to.
 type Restart struct {
-	Policy  RestartPolicy `yaml:"policy"`           // default on-failure
-	Initial time.Duration `yaml:"initial_backoff"`  // default 1s; first pause, doubled with each consecutive failure
-	Max     time.Duration `yaml:"max_backoff"`      // default 1m; longest pause
-	Limit   int           `yaml:"crash_loop_limit"` // default 10 consecutive failures; then the group is given up; 0: no limit
-	Reset   time.Duration `yaml:"reset_after"`      // default 10s; after being READY for that long, an instance resets the count of failures
+	Policy  launcher.RestartPolicy `yaml:"policy"`           // default on-failure
+	Initial time.Duration          `yaml:"initial_backoff"`  // default 1s; first pause, doubled with each consecutive failure
+	Max     time.Duration          `yaml:"max_backoff"`      // default 1m; longest pause
+	Limit   int                    `yaml:"crash_loop_limit"` // default 10 consecutive failures; then the group is given up; 0: no limit
+	Reset   time.Duration          `yaml:"reset_after"`      // default 10s; after being READY for that long, an instance resets the count of failures
 }
-
-// RestartPolicy says which instances are restarted.
-type RestartPolicy string
-
-const (
-	Always      RestartPolicy = "always"
-	IfItFailed  RestartPolicy = "on-failure" // restart instances that were ended by a signal, or by a code not in SuccessExitCodes
-	NeverReturn RestartPolicy = "never"
-)
 
 // A Probe checks an instance from the outside; see [launcher.Probe]. Its keys are those of Kubernetes,
 // so a probe can be copied from the file of a Deployment.
@@ -196,24 +187,6 @@ type Liveness struct {
 	Timeout  time.Duration `yaml:"timeout"`           // default 1s
 	Failures int           `yaml:"failure_threshold"` // default 3; number of consecutive failed checks after which an instance is UNHEALTHY
 }
-
-// LauncherDeath says what happens to the processes if the launcher is killed.
-type LauncherDeath string
-
-const (
-	Kill LauncherDeath = "kill" // the launcher's processes are killed as well
-	Keep LauncherDeath = "keep" // the processes keep running, and the next launcher with the same StateDir adopts them
-)
-
-// Protocol says how the launcher talks to an instance.
-type Protocol string
-
-const (
-	Auto    Protocol = "auto"    // the launcher finds out which of the other three protocols the instance uses; see [launcher.Protocol]
-	GRPC    Protocol = "grpc"    // the instance serves the lifecycle protocol, and the launcher calls it
-	Notify  Protocol = "notify"  // the instance sends messages as for sd_notify(3), and is stopped by signals
-	Signals Protocol = "signals" // the instance uses no protocol: it counts as READY once it runs, and is stopped by signals
-)
 
 // Lifecycle says where the launcher and an instance talk.
 type Lifecycle struct {

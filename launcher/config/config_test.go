@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/config"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 	"go.uber.org/goleak"
@@ -47,20 +48,20 @@ func standard(name string) config.Group {
 		MaxSurge:           1,
 		HealthCheckTimeout: 30 * time.Second,
 		ProgressDeadline:   10 * time.Minute,
-		OnFailure:          config.Pause,
-		Retry:              config.Retry{Policy: config.Manual, Limit: 3, Initial: time.Second, Max: time.Minute},
+		OnFailure:          launcher.Pause,
+		Retry:              config.Retry{Policy: launcher.Manual, Limit: 3, Initial: time.Second, Max: time.Minute},
 		Canary:             config.Canary{Wait: time.Minute, Check: config.CanaryCheck{Interval: 10 * time.Second, Timeout: 5 * time.Second}},
 		Shutdown: config.Shutdown{GracePeriod: 3 * time.Second, MaxDuration: 10 * time.Second, SIGTERMTimeout: 2 * time.Second,
 			PollInterval: 500 * time.Millisecond, Grace: config.Advisory},
 		StopSignals:      []config.Signal{"SIGTERM"},
 		SuccessExitCodes: []int{0},
-		Restart:          config.Restart{Policy: config.IfItFailed, Initial: time.Second, Max: time.Minute, Limit: 10, Reset: 10 * time.Second},
+		Restart:          config.Restart{Policy: launcher.OnFailure, Initial: time.Second, Max: time.Minute, Limit: 10, Reset: 10 * time.Second},
 		Liveness:         config.Liveness{Interval: 2 * time.Second, Timeout: time.Second, Failures: 3},
-		OnLauncherDeath:  config.Kill,
-		Protocol:         config.Auto,
+		OnLauncherDeath:  launcher.Kill,
+		Protocol:         launcher.Auto,
 		Lifecycle:        config.Lifecycle{Transport: config.Unix},
 		Logs:             config.Logs{MaxSize: 10 << 20, Files: 5, MaxLine: 64 << 10, Buffer: 1 << 20},
-		Limits:           config.Limits{IfUnavailable: config.Refuse},
+		Limits:           config.Limits{IfUnavailable: launcher.Refuse},
 		Mask:             config.MaskOn,
 		Kind:             config.Service,
 		Export:           config.Export{Port: 50051, ServicePort: 8080},
@@ -95,7 +96,7 @@ func TestParse_ReadsExampleOfSpecification(t *testing.T) {
 func TestParse_ReadsEveryKey(t *testing.T) {
 	got := read(t, "full.yaml")
 	store := standard("store")
-	store.Protocol, store.Watchdog = config.Notify, time.Minute
+	store.Protocol, store.Watchdog = launcher.Notify, time.Minute
 	store.LivenessProbe = probe(config.Probe{TCPSocket: spec.TCPSocketAction{Port: "6379", Host: "127.0.0.2"}})
 	want := &config.Config{
 		StateDir:      "/var/lib/launcher",
@@ -112,28 +113,28 @@ func TestParse_ReadsEveryKey(t *testing.T) {
 			EnvFile:            []string{"/etc/keyvalue.env"},
 			ClearEnv:           true,
 			Rlimits:            map[string]config.Rlimit{"core": "unlimited", "nofile": "1024:65536", "nproc": "100"},
-			Limits:             config.Limits{Memory: 512 << 20, CPUs: 1.5, IfUnavailable: config.Warn},
+			Limits:             config.Limits{Memory: 512 << 20, CPUs: 1.5, IfUnavailable: launcher.Warn},
 			WorkingDir:         "/var/lib/keyvalue",
 			DependsOn:          []string{"store"},
-			Conditions:         map[string]config.Condition{"store": config.Started},
+			Conditions:         map[string]launcher.Condition{"store": launcher.IsStarted},
 			Desired:            4,
 			MinHealthy:         3,
 			MaxSurge:           2,
 			HealthCheckTimeout: 45 * time.Second,
 			MinReady:           2500 * time.Millisecond,
 			ProgressDeadline:   5 * time.Minute,
-			OnFailure:          config.Rollback,
-			Retry:              config.Retry{Policy: config.Exponential, Limit: 2, Initial: 250 * time.Millisecond, Max: 10 * time.Second},
+			OnFailure:          launcher.Rollback,
+			Retry:              config.Retry{Policy: launcher.Exponential, Limit: 2, Initial: 250 * time.Millisecond, Max: 10 * time.Second},
 			Canary: config.Canary{Instances: 1, Wait: 90 * time.Second, Check: config.CanaryCheck{Command: "/usr/bin/judge",
 				Args: []string{"--errors", "0.01", "--api-token=hunter2"}, Interval: 15 * time.Second, Timeout: 2 * time.Second}},
 			Shutdown: config.Shutdown{GracePeriod: 1500 * time.Millisecond, MaxDuration: 15 * time.Second, SIGTERMTimeout: 4 * time.Second,
 				PollInterval: 100 * time.Millisecond, DeregisterDelay: 5 * time.Second, Grace: config.Enforced},
 			StopSignals:      []config.Signal{"SIGINT", "SIGTERM"},
 			SuccessExitCodes: []int{0, 143},
-			Restart:          config.Restart{Policy: config.Always, Initial: 2 * time.Second, Max: 30 * time.Second, Limit: 5, Reset: time.Minute},
+			Restart:          config.Restart{Policy: launcher.Always, Initial: 2 * time.Second, Max: 30 * time.Second, Limit: 5, Reset: time.Minute},
 			Liveness:         config.Liveness{Interval: 5 * time.Second, Timeout: 500 * time.Millisecond, Failures: 2},
-			OnLauncherDeath:  config.Keep,
-			Protocol:         config.GRPC,
+			OnLauncherDeath:  launcher.Keep,
+			Protocol:         launcher.GRPC,
 			StartupProbe: probe(config.Probe{Exec: spec.ExecAction{Command: []string{"/usr/bin/started", "--api-token=hunter2"}}, InitialDelay: time.Second,
 				TerminationGrace: 3 * time.Second}),
 			ReadinessProbe: config.Probe{HTTPGet: spec.HTTPGetAction{Path: "/ready", Port: "8080", Host: "localhost", Scheme: "HTTPS",

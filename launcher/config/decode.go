@@ -222,10 +222,10 @@ func (d *decoder) dependencies(n *yaml.Node, key string, g *Group) {
 		n := index(key, len(g.DependsOn))
 		d.lines[n] = d.lines[at]
 		g.DependsOn = append(g.DependsOn, name.Value)
-		var c Condition
-		if d.value(value, at, reflect.ValueOf(&c).Elem(), false); c != "" && c != Healthy {
+		var c launcher.Condition
+		if d.value(value, at, reflect.ValueOf(&c).Elem(), false); c != "" && c != launcher.IsHealthy {
 			if g.Conditions == nil {
-				g.Conditions = map[string]Condition{}
+				g.Conditions = map[string]launcher.Condition{}
 			}
 			g.Conditions[name.Value] = c
 		}
@@ -327,8 +327,8 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, inSeconds bool) (rule st
 			return "has a NUL byte"
 		}
 		v.SetString(n.Value)
-		if c, ok := v.Interface().(choice); ok && !slices.Contains(c.choices(), n.Value) {
-			return fmt.Sprintf("must be %s, not %q", oneOf(c.choices()), n.Value)
+		if all := choicesOf(v.Interface()); all != nil && !slices.Contains(all, n.Value) {
+			return fmt.Sprintf("must be %s, not %q", oneOf(all), n.Value)
 		}
 	}
 	return ""

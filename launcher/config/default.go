@@ -12,16 +12,16 @@ func (g *Group) defaults() {
 	d := spec.Default()
 	g.Desired, g.MaxSurge = 1, d.MaxSurge
 	g.HealthCheckTimeout, g.ProgressDeadline = d.HealthCheckTimeout, d.Roll.ProgressDeadline
-	g.OnFailure = OnFailure(d.Roll.OnFailure)
+	g.OnFailure = d.Roll.OnFailure
 	g.SuccessExitCodes = d.Shutdown.SuccessCodes
 	for _, s := range d.Shutdown.StopSignals {
 		g.StopSignals = append(g.StopSignals, Signal(s))
 	}
-	g.OnLauncherDeath = LauncherDeath(d.OnLauncherDeath)
-	g.Protocol = Protocol(d.Protocol)
+	g.OnLauncherDeath = d.OnLauncherDeath
+	g.Protocol = d.Protocol
 	g.Mask = MaskOn
 	g.Kind = Service
-	g.Limits.IfUnavailable = IfUnavailable(d.Limits.IfUnavailable)
+	g.Limits.IfUnavailable = d.Limits.IfUnavailable
 }
 
 func (s *Shutdown) defaults() {
@@ -31,7 +31,7 @@ func (s *Shutdown) defaults() {
 
 func (r *Retry) defaults() {
 	d := spec.Default().Roll
-	*r = Retry{Policy: RetryPolicy(d.Retry), Limit: d.Retries, Initial: d.MinBackoff, Max: d.MaxBackoff}
+	*r = Retry{Policy: d.Retry, Limit: d.Retries, Initial: d.MinBackoff, Max: d.MaxBackoff}
 }
 
 func (c *Canary) defaults() { c.Wait = spec.Default().Roll.CanaryWait }
@@ -43,7 +43,7 @@ func (c *CanaryCheck) defaults() {
 
 func (r *Restart) defaults() {
 	d := spec.Default().Restart
-	*r = Restart{Policy: RestartPolicy(d.Policy), Initial: d.MinBackoff, Max: d.MaxBackoff, Limit: d.CrashLimit, Reset: d.ResetAfter}
+	*r = Restart{Policy: d.Policy, Initial: d.MinBackoff, Max: d.MaxBackoff, Limit: d.CrashLimit, Reset: d.ResetAfter}
 }
 
 func (l *Liveness) defaults() {
@@ -72,7 +72,7 @@ func (c *Config) derive(d *decoder) {
 			p.FillIn()
 		}
 		if !d.set(at + ".protocol") {
-			g.Protocol = Protocol(spec.DefaultProtocol(string(g.Lifecycle.Transport)))
+			g.Protocol = spec.DefaultProtocol(string(g.Lifecycle.Transport))
 		}
 		if !d.set(at + ".command") {
 			g.Command = g.Name

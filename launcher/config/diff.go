@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/swansong-go/swansong/internal/mask"
+	"github.com/swansong-go/swansong/launcher"
 )
 
 // Effect says what a reload does because of a change.
@@ -97,7 +98,7 @@ func Diff(now, next *Config) []Change {
 	for _, g := range next.Groups {
 		if now.Group(g.Name) == nil {
 			effect := Starts
-			if g.OnLauncherDeath == Keep && len(g.Listeners) > 0 {
+			if g.OnLauncherDeath == launcher.Keep && len(g.Listeners) > 0 {
 				effect = Restarts
 			}
 			all = append(all, Change{Group: g.Name, Effect: effect})

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
@@ -235,9 +236,9 @@ process_groups:
 	}
 	web := c.Group("web")
 	var limits config.Limits = web.Limits
-	var condition config.Condition = web.Conditions["migrate"]
+	var condition launcher.Condition = web.Conditions["migrate"]
 	var files config.Rlimit = web.Rlimits["nofile"]
-	var otherwise config.IfUnavailable = limits.IfUnavailable
+	var otherwise launcher.IfUnavailable = limits.IfUnavailable
 	fmt.Println(condition, files, limits.Memory, limits.CPUs, otherwise)
 	// Output:
 	// /run/launcher <nil>

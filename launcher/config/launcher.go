@@ -51,10 +51,10 @@ func (g *Group) launcher() launcher.GroupConfig {
 		ClearEnv:   g.ClearEnv,
 		User:       g.User, UserGroup: g.UserGroup, Rlimits: g.rlimits(),
 		Limits: launcher.LimitConfig{Memory: int64(g.Limits.Memory), CPUs: g.Limits.CPUs,
-			IfUnavailable: launcher.IfUnavailable(g.Limits.IfUnavailable)},
-		Protocol: launcher.Protocol(g.Protocol),
+			IfUnavailable: g.Limits.IfUnavailable},
+		Protocol: g.Protocol,
 
-		OnLauncherDeath: launcher.LauncherDeath(g.OnLauncherDeath),
+		OnLauncherDeath: g.OnLauncherDeath,
 		Transport: launcher.TransportConfig{Network: string(g.Lifecycle.Transport), Address: g.Lifecycle.Address,
 			TLS: launcher.TLS(g.Lifecycle.TLS)},
 
@@ -82,7 +82,7 @@ func (g *Group) launcher() launcher.GroupConfig {
 			SuccessCodes:    g.SuccessExitCodes,
 		},
 		Restart: launcher.RestartConfig{
-			Policy:     launcher.RestartPolicy(g.Restart.Policy),
+			Policy:     g.Restart.Policy,
 			MinBackoff: g.Restart.Initial,
 			MaxBackoff: g.Restart.Max,
 			ResetAfter: g.Restart.Reset,
@@ -94,14 +94,14 @@ func (g *Group) launcher() launcher.GroupConfig {
 			Check: launcher.CanaryCheck{Prometheus: g.Canary.Check.Prometheus, Query: g.Canary.Check.Query,
 				Interval: g.Canary.Check.Interval, Timeout: g.Canary.Check.Timeout},
 			ProgressDeadline: g.ProgressDeadline,
-			OnFailure:        launcher.RollFailure(g.OnFailure),
-			Retry:            launcher.Retry(g.Retry.Policy),
+			OnFailure:        g.OnFailure,
+			Retry:            g.Retry.Policy,
 			Retries:          g.Retry.Limit,
 			MinBackoff:       g.Retry.Initial,
 			MaxBackoff:       g.Retry.Max,
 		},
 		DependsOn:  g.DependsOn,
-		Conditions: g.conditions(),
+		Conditions: g.Conditions,
 		Log: launcher.LogConfig{Dir: g.Logs.Dir, MaxSize: int64(g.Logs.MaxSize), MaxFiles: g.Logs.Files - 1,
 			MaxLine: int(g.Logs.MaxLine), Buffer: int(g.Logs.Buffer)},
 		Unmasked: g.Mask == MaskOff,
@@ -130,15 +130,4 @@ func (g *Group) environment() (env []string) {
 		env = append(env, name+"="+all[name])
 	}
 	return env
-}
-
-func (g *Group) conditions() map[string]launcher.Condition {
-	if len(g.Conditions) == 0 {
-		return nil
-	}
-	all := map[string]launcher.Condition{}
-	for name, c := range g.Conditions {
-		all[name] = launcher.Condition(c)
-	}
-	return all
 }

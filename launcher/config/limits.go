@@ -11,33 +11,16 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// Condition is what must hold for a group before a group that depends on it is started.
-type Condition string
-
-const (
-	Started   Condition = "started"   // the processes of the group have been started
-	Healthy   Condition = "healthy"   // the group has enough ready processes
-	Completed Condition = "completed" // the group is a job, and all its processes have ended without a failure
-)
-
 // An Rlimit is a soft and a hard limit, as in 1024:4096, or one number for both. A limit can be
 // unlimited.
 type Rlimit string
 
 // Limits bound what an instance uses together with the processes that it has started.
 type Limits struct {
-	Memory        Bytes         `yaml:"memory"`         // default 0: no limit
-	CPUs          float64       `yaml:"cpus"`           // number of processors, as in 0.5; default 0: no limit
-	IfUnavailable IfUnavailable `yaml:"if_unavailable"` // default refuse
+	Memory        Bytes                  `yaml:"memory"`         // default 0: no limit
+	CPUs          float64                `yaml:"cpus"`           // number of processors, as in 0.5; default 0: no limit
+	IfUnavailable launcher.IfUnavailable `yaml:"if_unavailable"` // default refuse
 }
-
-// IfUnavailable says what happens if a limit cannot be enforced on this machine.
-type IfUnavailable string
-
-const (
-	Refuse IfUnavailable = "refuse" // the launcher does not start
-	Warn   IfUnavailable = "warn"   // an alarm says so, and the instances run without limits
-)
 
 // rlimits returns the limits in the order of their names.
 func (g *Group) rlimits() (all []launcher.Rlimit) {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/swansong-go/swansong/launcher"
 )
 
 // Print writes the configuration as YAML, with all defaults and without secrets. Empty values are
@@ -88,7 +90,7 @@ func encodeField(v reflect.Value, key string, field reflect.Value) *yaml.Node {
 	}
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	for _, name := range g.DependsOn {
-		n.Content = append(n.Content, text(literal(name)), text(string(cmp.Or(g.Conditions[name], Healthy))))
+		n.Content = append(n.Content, text(literal(name)), text(string(cmp.Or(g.Conditions[name], launcher.IsHealthy))))
 	}
 	return n
 }

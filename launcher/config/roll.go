@@ -1,32 +1,18 @@
 package config
 
-import "time"
+import (
+	"time"
 
-// OnFailure says what a roll does when an instance fails for good.
-type OnFailure string
-
-const (
-	Pause    OnFailure = "pause"    // wait for an operator
-	Rollback OnFailure = "rollback" // replace new instances by instances of the previous configuration
-	Continue OnFailure = "continue" // leave the old instance in place, and replace the other instances
+	"github.com/swansong-go/swansong/launcher"
 )
 
 // Retry says whether and when a replacement that fails is tried again.
 type Retry struct {
-	Policy  RetryPolicy   `yaml:"policy"`          // default manual
-	Limit   int           `yaml:"limit"`           // default 3; consecutive failures that are retried
-	Initial time.Duration `yaml:"initial_backoff"` // default 1s; first pause if Policy is exponential
-	Max     time.Duration `yaml:"max_backoff"`     // default 1m; longest pause if Policy is exponential
+	Policy  launcher.Retry `yaml:"policy"`          // default manual
+	Limit   int            `yaml:"limit"`           // default 3; consecutive failures that are retried
+	Initial time.Duration  `yaml:"initial_backoff"` // default 1s; first pause if Policy is exponential
+	Max     time.Duration  `yaml:"max_backoff"`     // default 1m; longest pause if Policy is exponential
 }
-
-// RetryPolicy says when a replacement is tried again.
-type RetryPolicy string
-
-const (
-	Manual      RetryPolicy = "manual"      // the launcher retries when an operator asks for it
-	Immediate   RetryPolicy = "immediate"   // the launcher retries at once
-	Exponential RetryPolicy = "exponential" // the launcher retries after a pause that doubles each time
-)
 
 // Canary says how many instances are replaced first.
 type Canary struct {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/config"
 	"go.yaml.in/yaml/v4"
 )
@@ -363,23 +364,23 @@ func (g group) kubernetesGaps() {
 	g.gap(len(secret) > 0, "env", "%s are read from a Secret that must exist: kubectl create secret generic %s", strings.Join(secret, ", "), g.Name)
 	g.gap(len(g.DependsOn) > 0, "depends_on", "Deployments have no order; let the process wait, or stay unready, until it can reach %s", strings.Join(g.DependsOn, ", "))
 	for _, name := range g.DependsOn {
-		g.gap(g.Conditions[name] == config.Completed, "depends_on."+name, "wait for the Job in an init container: kubectl wait --for=condition=complete job/%s", name)
+		g.gap(g.Conditions[name] == launcher.IsCompleted, "depends_on."+name, "wait for the Job in an init container: kubectl wait --for=condition=complete job/%s", name)
 	}
-	g.gap(g.Protocol == config.Signals && len(g.probes()) == 0, "protocol", "there are no probes, so a process counts as ready once it runs")
-	g.gap(g.Protocol == config.Auto && len(g.probes()) == 0, "protocol", "there are no probes, because it is not known whether the process uses the lifecycle protocol, so it counts as ready once it runs; set grpc if it does, or add a readinessProbe")
-	g.gap(g.Protocol == config.Notify, "protocol", "there is no sd_notify, so READY=1 says nothing; add a readinessProbe")
+	g.gap(g.Protocol == launcher.Signals && len(g.probes()) == 0, "protocol", "there are no probes, so a process counts as ready once it runs")
+	g.gap(g.Protocol == launcher.Auto && len(g.probes()) == 0, "protocol", "there are no probes, because it is not known whether the process uses the lifecycle protocol, so it counts as ready once it runs; set grpc if it does, or add a readinessProbe")
+	g.gap(g.Protocol == launcher.Notify, "protocol", "there is no sd_notify, so READY=1 says nothing; add a readinessProbe")
 	g.gap(g.Watchdog > 0, "watchdog", "there is no watchdog; add a livenessProbe")
 	g.probeGaps()
-	g.gap(g.OnFailure == config.Pause, "on_failure", "a failed roll is not paused, but retried, within maxUnavailable; pause it by kubectl rollout pause")
-	g.gap(g.OnFailure == config.Rollback, "on_failure", "a failed roll is not rolled back; undo it by kubectl rollout undo")
-	g.gap(g.OnFailure == config.Continue, "on_failure", "a failed roll is retried; no instance is given up")
+	g.gap(g.OnFailure == launcher.Pause, "on_failure", "a failed roll is not paused, but retried, within maxUnavailable; pause it by kubectl rollout pause")
+	g.gap(g.OnFailure == launcher.Rollback, "on_failure", "a failed roll is not rolled back; undo it by kubectl rollout undo")
+	g.gap(g.OnFailure == launcher.Continue, "on_failure", "a failed roll is retried; no instance is given up")
 	g.gap(true, "retry", "a failed instance is always restarted, with the back-off of Kubernetes, from 10s to 5m")
 	g.gap(g.Canary.Instances > 0, "canary", "there are no canaries; use a second Deployment with the same labels, or a rollout controller")
 	g.gap(g.Shutdown.Grace == config.Enforced && g.Shutdown.GracePeriod < g.Shutdown.MaxDuration, "shutdown.grace_period", "is not supported; each process has all of max_duration without asking for more time")
 	g.gap(true, "shutdown.sigterm_timeout", "SIGTERM is sent first, and SIGKILL at the end; the process has max_duration and sigterm_timeout together")
 	g.gap(!slices.Equal(g.StopSignals, []config.Signal{"SIGTERM"}), "stop_signals", "the image sets the signal (STOPSIGNAL), and there is only one")
 	g.gap(!slices.Equal(g.SuccessExitCodes, []int{0}), "success_exit_codes", "is ignored; every exit is followed by a restart")
-	g.gap(g.Restart.Policy != config.Always, "restart_policy", "%s is not possible; every exit is followed by a restart", g.Restart.Policy)
+	g.gap(g.Restart.Policy != launcher.Always, "restart_policy", "%s is not possible; every exit is followed by a restart", g.Restart.Policy)
 	g.gap(g.Restart.Limit > 0, "restart_policy.crash_loop_limit", "there is no limit; a pod in CrashLoopBackOff is restarted every 5m")
 	if len(g.PreStop) > 0 {
 		g.gap(g.Shutdown.DeregisterDelay > 0, "pre_stop", "is not exported: a pod has one hook, and deregister_delay uses it (sleep)")

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
@@ -219,7 +220,7 @@ func (g group) job() nomadJob {
 	// ready for just less than Reset before it fails.
 	tg.RestartPolicy.Interval = max(time.Duration(g.Restart.Limit)*(g.Restart.Initial+g.Restart.Reset), leastInterval)
 	switch {
-	case g.Restart.Policy == config.NeverReturn:
+	case g.Restart.Policy == launcher.Never:
 		tg.RestartPolicy.Attempts = 0
 		tg.ReschedulePolicy = &nomadReschedule{}
 	case g.Restart.Limit == 0:
@@ -301,7 +302,7 @@ func (g group) update() nomadUpdate {
 	u := nomadUpdate{
 		MaxParallel:      max(g.maxUnavailable(), 1),
 		Canary:           g.Canary.Instances,
-		AutoRevert:       g.OnFailure == config.Rollback,
+		AutoRevert:       g.OnFailure == launcher.Rollback,
 		HealthCheck:      "checks",
 		MinHealthyTime:   g.MinReady,
 		HealthyDeadline:  g.HealthCheckTimeout + g.MinReady,
@@ -337,9 +338,9 @@ func (g group) nomadGaps() {
 	g.gap(len(g.Rlimits) > 0, "rlimits", "are not exported; with the driver docker, set ulimit")
 	g.gap(g.Limits.CPUs != math.Trunc(g.Limits.CPUs), "limits.cpus", "%v is not exported: Nomad reserves MHz, or whole cores; set Resources.CPU", g.Limits.CPUs)
 	g.gap(g.Limits.Memory > 0 && g.Limits.Memory < 10<<20, "limits.memory", "is 10MiB, because Nomad accepts no smaller number")
-	g.gap(g.Restart.Policy == config.Always && g.Kind == config.Job, "restart_policy", "always is not possible: a task of a batch job that has succeeded is not started again")
+	g.gap(g.Restart.Policy == launcher.Always && g.Kind == config.Job, "restart_policy", "always is not possible: a task of a batch job that has succeeded is not started again")
 	for _, name := range g.DependsOn {
-		g.gap(g.Conditions[name] == config.Completed, "depends_on."+name, "run the job %s first, or as a task with the lifecycle hook prestart", name)
+		g.gap(g.Conditions[name] == launcher.IsCompleted, "depends_on."+name, "run the job %s first, or as a task with the lifecycle hook prestart", name)
 	}
 	if g.Kind == config.Job {
 		return
@@ -348,15 +349,15 @@ func (g group) nomadGaps() {
 	g.gap(!g.blueGreen() && g.MaxSurge > 0, "max_surge", "there is no surge; %d at a time are stopped, and then replaced", u.MaxParallel)
 	g.gap(g.Canary.Check.Command != "" || g.Canary.Check.Prometheus != "", "canary.check", "is ignored; to judge canaries by hand, remove AutoPromote and run nomad deployment promote")
 	g.gap(g.Canary.Instances > 0, "canary.wait", "is ignored; canaries are promoted when they have been healthy for min_ready_seconds")
-	g.gap(g.OnFailure == config.Pause, "on_failure", "a failed roll is retried until progress_deadline, and then stays as it is")
-	g.gap(g.OnFailure == config.Rollback, "on_failure", "a failed roll is reverted as a whole, at progress_deadline, to the last stable version")
-	g.gap(g.OnFailure == config.Continue, "on_failure", "a failed roll does not continue with other instances")
+	g.gap(g.OnFailure == launcher.Pause, "on_failure", "a failed roll is retried until progress_deadline, and then stays as it is")
+	g.gap(g.OnFailure == launcher.Rollback, "on_failure", "a failed roll is reverted as a whole, at progress_deadline, to the last stable version")
+	g.gap(g.OnFailure == launcher.Continue, "on_failure", "a failed roll does not continue with other instances")
 	g.gap(true, "retry", "a failed instance is rescheduled, possibly on another client, with the back-off of Nomad, until progress_deadline")
 	g.gap(u.ProgressDeadline != g.ProgressDeadline, "progress_deadline", "is %v, because Nomad requires more than health_check_timeout + min_ready_seconds", u.ProgressDeadline)
 	g.gap(g.servesHealth(), "health_check_timeout", "the check is one of a Consul service, because services of Nomad have no gRPC checks")
 	g.gap(g.servesHealth() && g.Export.Image == "" && g.Desired+g.MaxSurge > 1, "export.grpc_port", "is the same for all instances, so a client can run only one of them")
-	g.gap(g.Protocol == config.Auto && len(g.probes()) == 0, "protocol", "there are no checks, because it is not known whether the process uses the lifecycle protocol; set grpc if it does, or add a readinessProbe")
-	g.gap(g.Protocol == config.Notify, "protocol", "there is no sd_notify, so READY=1 says nothing; add a readinessProbe")
+	g.gap(g.Protocol == launcher.Auto && len(g.probes()) == 0, "protocol", "there are no checks, because it is not known whether the process uses the lifecycle protocol; set grpc if it does, or add a readinessProbe")
+	g.gap(g.Protocol == launcher.Notify, "protocol", "there is no sd_notify, so READY=1 says nothing; add a readinessProbe")
 	g.gap(g.Watchdog > 0, "watchdog", "there is no watchdog; add a livenessProbe")
 	g.gap(g.StartupProbe.IsSet(), "startupProbe", "is not exported; the checks begin at once, and restart a process only after health_check_timeout")
 	for _, p := range g.probes() {
@@ -369,8 +370,8 @@ func (g group) nomadGaps() {
 	g.gap(g.bound() > mostKill, "shutdown.max_duration", "needs a max_kill_timeout of at least %v in the configuration of the clients; the default is 30s", g.bound())
 	g.gap(len(g.StopSignals) > 1, "stop_signals", "only %s is sent, and then SIGKILL", g.StopSignals[0])
 	g.gap(!slices.Equal(g.SuccessExitCodes, []int{0}), "success_exit_codes", "is ignored; every exit is followed by a restart")
-	g.gap(g.Restart.Policy == config.IfItFailed, "restart_policy", "on-failure is not possible; every exit is followed by a restart")
-	g.gap(g.Restart.Policy != config.NeverReturn && g.Restart.Max > g.Restart.Initial, "restart_policy.max_backoff", "the pause is always %v, until the allocation has failed and is rescheduled", g.Restart.Initial)
+	g.gap(g.Restart.Policy == launcher.OnFailure, "restart_policy", "on-failure is not possible; every exit is followed by a restart")
+	g.gap(g.Restart.Policy != launcher.Never && g.Restart.Max > g.Restart.Initial, "restart_policy.max_backoff", "the pause is always %v, until the allocation has failed and is rescheduled", g.Restart.Initial)
 	g.gap(len(g.PreStop) > 0, "pre_stop", "is not exported: Nomad can run a task after the stop (poststop), but not before")
 	g.gap(len(g.Listeners) > 0, "listeners", "are not handed over; the process must listen by itself, on a port that no other instance on the client uses")
 	g.gap(g.Logs.Dir != "", "logs", "output goes to the logs of the allocation, with the limits of Nomad")

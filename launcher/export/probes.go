@@ -35,7 +35,7 @@ func (g group) maskedProbe(key string) config.Probe {
 
 // servesHealth reports whether the process is known to serve grpc.health.v1 at Export.Port, and is
 // probed there because the group has no probes of its own.
-func (g group) servesHealth() bool { return g.Protocol == config.GRPC && len(g.probes()) == 0 }
+func (g group) servesHealth() bool { return g.Protocol == launcher.GRPC && len(g.probes()) == 0 }
 
 // port returns the number of a port, where export.port takes the place of {port}.
 func (g group) port(p string) int {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
@@ -78,7 +79,7 @@ func (g group) service() string {
 	u.setType(g)
 	if g.Watchdog > 0 {
 		u.set("WatchdogSec", seconds(g.Watchdog))
-		if g.Protocol == config.Auto {
+		if g.Protocol == launcher.Auto {
 			u.set("NotifyAccess", "all")
 		}
 	}
@@ -138,10 +139,10 @@ func (u *unit) setType(g group) {
 	switch {
 	case g.Kind == config.Job: // units after it wait until it has completed
 		u.set("Type", "oneshot")
-	case g.Protocol == config.GRPC:
+	case g.Protocol == launcher.GRPC:
 		u.set("Type", "notify")
 		u.set("NotifyAccess", "main")
-	case g.Protocol == config.Notify:
+	case g.Protocol == launcher.Notify:
 		u.set("Type", "notify")
 		u.set("NotifyAccess", "all") // the launcher, too, accepts messages from all processes of the service
 	default:
@@ -152,10 +153,10 @@ func (u *unit) setType(g group) {
 // systemdRestart returns the restart policy. systemd refuses to start an oneshot again that has
 // succeeded.
 func (g group) systemdRestart() string {
-	if g.Restart.Policy == config.Always && g.Kind == config.Job {
+	if g.Restart.Policy == launcher.Always && g.Kind == config.Job {
 		return "on-failure"
 	}
-	return map[config.RestartPolicy]string{config.Always: "always", config.IfItFailed: "on-failure", config.NeverReturn: "no"}[g.Restart.Policy]
+	return map[launcher.RestartPolicy]string{launcher.Always: "always", launcher.OnFailure: "on-failure", launcher.Never: "no"}[g.Restart.Policy]
 }
 
 // confine sets the files with variables, the user and the limits.
@@ -298,14 +299,14 @@ func (g group) systemdGaps() {
 	_, secret := g.environment()
 	g.gap(len(secret) > 0, "env", "%s are read from %s, which must exist", strings.Join(secret, ", "), g.secretFile())
 	g.gap(len(g.EnvFile) > 0 && len(g.Env) > 0, "env_file", "overrides env, which the launcher does the other way round")
-	g.gap(g.Restart.Policy == config.Always && g.Kind == config.Job, "restart_policy", "always is not possible: an instance that has succeeded is not started again")
+	g.gap(g.Restart.Policy == launcher.Always && g.Kind == config.Job, "restart_policy", "always is not possible: an instance that has succeeded is not started again")
 	for _, name := range g.DependsOn {
-		g.gap(g.Conditions[name] == config.Started, "depends_on."+name, "waits until it is ready, which is more than started")
-		g.gap(g.Conditions[name] == config.Completed, "depends_on."+name, "starts also if the job fails; Requires=%s.target instead of Wants= prevents that", name)
+		g.gap(g.Conditions[name] == launcher.IsStarted, "depends_on."+name, "waits until it is ready, which is more than started")
+		g.gap(g.Conditions[name] == launcher.IsCompleted, "depends_on."+name, "starts also if the job fails; Requires=%s.target instead of Wants= prevents that", name)
 	}
 	g.gap(len(g.StopSignals) > 1, "stop_signals", "only %s is sent, and then SIGKILL", g.StopSignals[0])
 	g.gap(len(g.PreStop) > 0, "pre_stop", "a hook has TimeoutStopSec instead of its own timeout; SWANSONG_PROCESS_ID is name-instance, and MAINPID replaces SWANSONG_PROCESS_PID")
-	g.gap(g.Restart.Policy != config.NeverReturn && g.Restart.Max > g.Restart.Initial, "restart_policy.max_backoff", "the pause is always %v; RestartSteps= of systemd 254 can increase it", g.Restart.Initial)
+	g.gap(g.Restart.Policy != launcher.Never && g.Restart.Max > g.Restart.Initial, "restart_policy.max_backoff", "the pause is always %v; RestartSteps= of systemd 254 can increase it", g.Restart.Initial)
 	g.gap(g.Logs.Dir != "", "logs", "output goes to the journal, with its limits")
 	if g.Kind == config.Job {
 		return
@@ -316,11 +317,11 @@ func (g group) systemdGaps() {
 	g.gap(g.MinReady > 0, "min_ready_seconds", "is ignored")
 	g.gap(g.Shutdown.DeregisterDelay > 0, "shutdown.deregister_delay", "there is no router; the process itself must continue to serve for that time")
 	g.gap(g.Shutdown.Grace == config.Enforced && g.Shutdown.GracePeriod < g.Shutdown.MaxDuration, "shutdown.grace_period", "is not supported; each process has all of max_duration without asking for more time")
-	g.gap(g.OnFailure != config.Continue, "on_failure", "there is no roll, and so no %s; check an instance before you restart the next one", g.OnFailure)
-	g.gap(g.Retry.Policy != config.Manual, "retry", "there is no roll; a failed instance is restarted by Restart, after RestartSec")
+	g.gap(g.OnFailure != launcher.Continue, "on_failure", "there is no roll, and so no %s; check an instance before you restart the next one", g.OnFailure)
+	g.gap(g.Retry.Policy != launcher.Manual, "retry", "there is no roll; a failed instance is restarted by Restart, after RestartSec")
 	g.gap(g.ProgressDeadline > 0, "progress_deadline", "there is no roll; an instance that is not ready fails after TimeoutStartSec, and is retried StartLimitBurst times")
-	g.gap(g.Protocol == config.GRPC && g.Liveness.Interval > 0, "liveness", "there are no checks; for a process that sends WATCHDOG=1, set WatchdogSec=")
-	g.gap(g.Protocol == config.Auto, "protocol", "a process counts as ready once it runs, because it is not known what it uses; set grpc or notify if it sends READY=1, as package client does")
+	g.gap(g.Protocol == launcher.GRPC && g.Liveness.Interval > 0, "liveness", "there are no checks; for a process that sends WATCHDOG=1, set WatchdogSec=")
+	g.gap(g.Protocol == launcher.Auto, "protocol", "a process counts as ready once it runs, because it is not known what it uses; set grpc or notify if it sends READY=1, as package client does")
 	for _, p := range g.probes() {
 		g.gap(true, p.key, "there are no probes; for a process that sends WATCHDOG=1, set watchdog")
 	}

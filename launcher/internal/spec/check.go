@@ -149,7 +149,7 @@ func (k *checker) program(g Group) {
 		name, _, ok := strings.Cut(v, "=")
 		k.must(ok && name != "", index("Env", i), "is not NAME=value") // the message does not show the text, which may be a secret
 	}
-	oneOf(k, "OnLauncherDeath", g.OnLauncherDeath, Kill, Keep)
+	oneOf(k, "OnLauncherDeath", string(g.OnLauncherDeath), Choices(g.OnLauncherDeath)...)
 }
 
 // RlimitNames are the names that an Rlimit can have.
@@ -173,7 +173,7 @@ func (k *checker) confinement(g Group) {
 	l := g.Limits
 	k.must(l.Memory == 0 || l.Memory >= minMemory, "Limits.Memory", "must be at least 1MiB, or 0 for no limit, not %d", l.Memory)
 	k.must(l.CPUs == 0 || l.CPUs >= 0.01 && l.CPUs <= maxCPUs, "Limits.CPUs", "must be 0.01 to %d, or 0 for no limit, not %v", maxCPUs, l.CPUs)
-	oneOf(k, "Limits.IfUnavailable", l.IfUnavailable, Refuse, Warn)
+	oneOf(k, "Limits.IfUnavailable", string(l.IfUnavailable), Choices(l.IfUnavailable)...)
 }
 
 func (k *checker) instances(g Group) {
@@ -188,7 +188,7 @@ func (k *checker) instances(g Group) {
 }
 
 func (k *checker) transport(g Group) {
-	oneOf(k, "Protocol", g.Protocol, Auto, GRPC, Notify, Signals)
+	oneOf(k, "Protocol", string(g.Protocol), Choices(g.Protocol)...)
 	k.duration("Watchdog", g.Watchdog, 0)
 	k.must(g.Watchdog == 0 || g.Protocol.HearsProcess(), "Watchdog", "needs %s auto or notify: others send no WATCHDOG=1", Field("Protocol"))
 	t := g.Transport
@@ -236,7 +236,7 @@ func (k *checker) shutdown(s Shutdown) {
 }
 
 func (k *checker) restart(r Restart) {
-	oneOf(k, "Restart.Policy", r.Policy, OnFailure, Always, Never)
+	oneOf(k, "Restart.Policy", string(r.Policy), Choices(r.Policy)...)
 	k.backoff("Restart", r.MinBackoff, r.MaxBackoff)
 	k.duration("Restart.ResetAfter", r.ResetAfter, 0)
 	k.must(r.CrashLimit >= 0, "Restart.CrashLimit", "must be 0 or more, not %d", r.CrashLimit)
@@ -244,8 +244,8 @@ func (k *checker) restart(r Restart) {
 
 func (k *checker) roll(g Group) {
 	r := g.Roll
-	oneOf(k, "Roll.OnFailure", r.OnFailure, Pause, Rollback, Continue)
-	oneOf(k, "Roll.Retry", r.Retry, Manual, Immediate, Exponential)
+	oneOf(k, "Roll.OnFailure", string(r.OnFailure), Choices(r.OnFailure)...)
+	oneOf(k, "Roll.Retry", string(r.Retry), Choices(r.Retry)...)
 	k.must(r.Canary >= 0, "Roll.Canary", "must be 0 or more, not %d", r.Canary)
 	k.duration("Roll.CanaryWait", r.CanaryWait, 0)
 	k.canaryCheck(r)
@@ -300,7 +300,7 @@ func (k *checker) log(l Log) {
 // condition checks the condition of a group that g depends on.
 func (k *checker) condition(g Group, groups []Group, i int) {
 	at, name := index("DependsOn", i), g.DependsOn[i]
-	oneOf(k, at, g.ConditionOf(name), Started, Healthy, Completed)
+	oneOf(k, at, string(g.ConditionOf(name)), Choices(g.ConditionOf(name))...)
 	needed := slices.IndexFunc(groups, func(g Group) bool { return g.Name == name })
 	k.must(needed < 0 || g.ConditionOf(name) != Completed || groups[needed].Job, at,
 		"%q is a service, which is not meant to complete; make it a job, or wait until it is healthy", name)
