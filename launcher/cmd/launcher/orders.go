@@ -190,7 +190,7 @@ func scaleCommand(at *place) *cobra.Command {
 			for i, arg := range args {
 				name, text, ok := strings.Cut(arg, "=")
 				n, err := strconv.ParseInt(text, 10, 32)
-				if !ok || err != nil {
+				if !ok || err != nil || n < 0 {
 					return fmt.Errorf("launcher: scale needs group=processes, as in web=5, not %q", arg)
 				}
 				if _, twice := numbers[name]; twice {
