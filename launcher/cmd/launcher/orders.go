@@ -66,6 +66,13 @@ func (o *orders) give(cmd *cobra.Command, at *place, names []string, prepare fun
 	})
 }
 
+// orderGroup gives an order to a group, and returns what the launcher says.
+func (o *orders) orderGroup(ctx context.Context, to pb.LauncherAdminInterfaceClient, in *pb.OrderGroupRequest) (string, error) {
+	in.Reason, in.Wait = o.reason, o.wait
+	out, err := to.OrderGroup(ctx, in)
+	return out.GetMessage(), err
+}
+
 // print prints results, and returns the errors.
 func (o *orders) print(w io.Writer, results []result, errs []error) error {
 	var refused []string
@@ -138,8 +145,7 @@ func stopCommand(at *place) *cobra.Command {
 			}
 			return o.give(cmd, at, args, prepare, func(ctx context.Context, to pb.LauncherAdminInterfaceClient, name string) (string, error) {
 				if isGroup[name] {
-					out, err := to.OrderGroup(ctx, &pb.OrderGroupRequest{Group: name, Order: pb.GroupOrder_STOP, Reason: o.reason, Wait: o.wait})
-					return out.GetMessage(), err
+					return o.orderGroup(ctx, to, &pb.OrderGroupRequest{Group: name, Order: pb.GroupOrder_STOP})
 				}
 				out, err := to.StopProcess(ctx, &pb.StopProcessRequest{ProcessId: name, Reason: o.reason, Wait: o.wait,
 					NoReplacement: in.NoReplacement, GracePeriod: in.GracePeriod})
@@ -162,8 +168,7 @@ func startCommand(at *place) *cobra.Command {
 		ValidArgsFunction: at.complete(groups),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.give(cmd, at, args, nil, func(ctx context.Context, to pb.LauncherAdminInterfaceClient, name string) (string, error) {
-				out, err := to.OrderGroup(ctx, &pb.OrderGroupRequest{Group: name, Order: pb.GroupOrder_START, Reason: o.reason, Wait: o.wait})
-				return out.GetMessage(), err
+				return o.orderGroup(ctx, to, &pb.OrderGroupRequest{Group: name, Order: pb.GroupOrder_START})
 			})
 		},
 	}
@@ -199,8 +204,7 @@ func scaleCommand(at *place) *cobra.Command {
 				names[i], numbers[name] = name, int32(n)
 			}
 			return o.give(cmd, at, names, nil, func(ctx context.Context, to pb.LauncherAdminInterfaceClient, name string) (string, error) {
-				out, err := to.OrderGroup(ctx, &pb.OrderGroupRequest{Group: name, Order: pb.GroupOrder_SCALE, Processes: numbers[name], Reason: o.reason, Wait: o.wait})
-				return out.GetMessage(), err
+				return o.orderGroup(ctx, to, &pb.OrderGroupRequest{Group: name, Order: pb.GroupOrder_SCALE, Processes: numbers[name]})
 			})
 		},
 	}

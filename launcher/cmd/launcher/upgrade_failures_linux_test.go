@@ -38,13 +38,7 @@ process_groups:
 // A program that fails long before it could take over, for instance because its flags or its file are
 // wrong, executes the earlier one again, too.
 func TestUpgrade_ExecutesOldProgramIfNewOneFailsBeforeTakeover(t *testing.T) {
-	s := newSite(t, `
-state_dir: STATE
-process_groups:
-  - name: web
-    command: RUNNER
-    args: [--process-id, "{id}"]
-    env: {API_TOKEN: hunter2hunter2}
+	s := newSite(t, webFile+`    env: {API_TOKEN: hunter2hunter2}
 `)
 	d := s.runs()
 	before := d.status().pids()

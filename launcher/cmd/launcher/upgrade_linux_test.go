@@ -97,16 +97,19 @@ func settled(s status) bool {
 	return true
 }
 
-// An upgrade keeps the processes of all groups, the exit codes of those that end during and after it,
-// every line that they print, and the lines that the command logs shows.
-func TestUpgrade_KeepsProcessesAndExitCodes(t *testing.T) {
-	s := newSite(t, `
+// webFile is the beginning of a configuration file: settings of the group, and other groups, can follow.
+const webFile = `
 state_dir: STATE
 process_groups:
   - name: web
     command: RUNNER
     args: [--process-id, "{id}"]
-    desired_instances: 2
+`
+
+// An upgrade keeps the processes of all groups, the exit codes of those that end during and after it,
+// every line that they print, and the lines that the command logs shows.
+func TestUpgrade_KeepsProcessesAndExitCodes(t *testing.T) {
+	s := newSite(t, webFile+`    desired_instances: 2
   - name: count
     command: /bin/sh
     args: [-c, 'i=0; while :; do i=$((i+1)); echo $i; done']
@@ -164,14 +167,7 @@ process_groups:
 
 // If the new program is none that can take over, or refuses the configuration, the launcher goes on.
 func TestUpgrade_RefusedProgramLeavesLauncherRunning(t *testing.T) {
-	const yaml = `
-state_dir: STATE
-process_groups:
-  - name: web
-    command: RUNNER
-    args: [--process-id, "{id}"]
-`
-	s := newSite(t, yaml)
+	s := newSite(t, webFile)
 	d := s.runs()
 	before := d.status().pids()
 	refused := func(want string, args ...string) {
@@ -190,18 +186,18 @@ process_groups:
 		t.Fatal(err)
 	}
 	refused("no such file", script) // the script answers the check, but no longer exists when the launcher executes it
-	s.write(yaml + "    colour: green\n")
+	s.write(webFile + "    colour: green\n")
 	refused("colour: unknown key")
-	s.write(strings.Replace(yaml, "STATE", "DIR/other", 1))
+	s.write(strings.Replace(webFile, "STATE", "DIR/other", 1))
 	refused("cannot change from " + filepath.Join(s.dir, "s"))
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	s.write(yaml + "    listeners: [{name: app, address: '" + taken.Addr().String() + "'}]\n")
+	s.write(webFile + "    listeners: [{name: app, address: '" + taken.Addr().String() + "'}]\n")
 	refused("address already in use")
-	s.write(yaml)
+	s.write(webFile)
 	testkit.Equal(t, "upgrade --dry-run", d.must("upgrade", "--dry-run"), "it could take over; nothing was done\n")
 	d.must("upgrade")
 	testkit.Equal(t, "processes", d.status().pids(), before)
@@ -210,13 +206,7 @@ process_groups:
 // If the new program fails after it was executed, the earlier one is executed again, with the same
 // processes.
 func TestUpgrade_ExecutesOldProgramIfNewOneFails(t *testing.T) {
-	const yaml = `
-state_dir: STATE
-process_groups:
-  - name: web
-    command: RUNNER
-    args: [--process-id, "{id}"]
-    listeners: [{name: app, address: '127.0.0.1:0'}]
+	const yaml = webFile + `    listeners: [{name: app, address: '127.0.0.1:0'}]
 `
 	s := newSite(t, yaml)
 	d := s.runs()
@@ -249,13 +239,7 @@ process_groups:
 
 // SIGUSR2 upgrades the launcher. Several at once, and SIGTERM among them, do no harm.
 func TestUpgrade_SeveralSignalsDoNoHarm(t *testing.T) {
-	s := newSite(t, `
-state_dir: STATE
-process_groups:
-  - name: web
-    command: RUNNER
-    args: [--process-id, "{id}"]
-`)
+	s := newSite(t, webFile)
 	d := s.runs()
 	before := d.status().pids()
 	for range 3 {
@@ -415,13 +399,7 @@ process_groups:
 
 // A group that was given up, and a process that was stopped without a replacement, stay so.
 func TestUpgrade_KeepsOrdersAndFailures(t *testing.T) {
-	s := newSite(t, `
-state_dir: STATE
-process_groups:
-  - name: web
-    command: RUNNER
-    args: [--process-id, "{id}"]
-    desired_instances: 2
+	s := newSite(t, webFile+`    desired_instances: 2
     min_healthy_instances: 1
   - name: bad
     command: /bin/sh
@@ -449,13 +427,7 @@ process_groups:
 
 // A process that is to be kept and is not in the state file is named as such also after an upgrade.
 func TestUpgrade_StillReportsProcessMissingFromStateFile(t *testing.T) {
-	s := newSite(t, `
-state_dir: STATE
-process_groups:
-  - name: web
-    command: RUNNER
-    args: [--process-id, "{id}"]
-    on_launcher_death: keep
+	s := newSite(t, webFile+`    on_launcher_death: keep
 `)
 	d := s.runs()
 	next := filepath.Join(s.dir, "s", "state.json.next") // a directory at the path of the temporary file makes each write fail
