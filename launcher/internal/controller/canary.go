@@ -50,7 +50,8 @@ func (c *Controller) checkCanaries(now time.Time, again func(time.Time)) {
 	c.startCheck(cfg, now)
 }
 
-// startCheck starts a check. Its result counts unless the checks have ended meanwhile.
+// startCheck starts a check. Its result counts unless the checks have ended meanwhile, because the
+// roll has gone on, turned back, or was superseded.
 func (c *Controller) startCheck(cfg spec.CanaryCheck, now time.Time) {
 	k := canary.Check{CanaryCheck: cfg, Group: c.name, Revision: c.roll.To}
 	for _, i := range c.instances.sorted() {

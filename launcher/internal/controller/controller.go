@@ -22,20 +22,26 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
-// A Host does what a Controller decides. Its methods are called with the Controller locked, so they
-// must not wait for a process.
+// A Host does what a Controller decides. The Controller is locked while it calls the methods, so
+// they must not wait for a process, which may be about to tell the Controller something.
 type Host interface {
+	// Publish publishes an event of the group.
 	Publish(events.Event)
 	// Start starts a process. It returns false if the group is stopping.
 	Start(id string, revision int, cfg spec.Group) (Process, bool)
 	// Adopt watches a process that an earlier launcher has started. It returns false if the group
 	// is stopping.
 	Adopt(found *statefile.Process, cfg spec.Group) (Process, bool)
-	Stop(p Process, reason string) // has a process stopped
-	Forget(id string)              // forgets a process that ended long ago
-	Record()                       // has the state file written, because what it has to say of the group has changed
-	// Check runs a check of the canaries. It calls done with the result, with the Controller
-	// locked, unless cancel is called before.
+	// Stop begins to stop a process.
+	Stop(p Process, reason string)
+	// Forget removes what is kept of a process that has ended: its status, and log files of its
+	// own.
+	Forget(id string)
+	// Record has the state file written, because what it has to say of the group has changed.
+	Record()
+	// Check begins a check of the canaries, which cancel ends. When the check has ended, Check
+	// locks the Controller and calls done with what has failed, empty if nothing has, or with an
+	// error if there is no answer.
 	Check(k canary.Check, done func(failed string, err error)) (cancel func())
 }
 
@@ -50,7 +56,7 @@ type Controller struct {
 	sync.Mutex
 	name  string
 	host  Host
-	epoch time.Time // package roll counts its instants from here
+	epoch time.Time // package roll counts time from here, because it uses no clock
 
 	revisions  revision.Set
 	instances  instances
@@ -279,7 +285,8 @@ func (c *Controller) start(revision int) bool {
 	return ok
 }
 
-// stop stops a process as package roll has decided.
+// stop stops a process, whose exit is then no failure. If why is that of package roll, and the
+// process is replaced, the reason names the revision that replaces it.
 func (c *Controller) stop(i *instance, why string) {
 	reason := why
 	if c.roll != nil && i.Revision() != c.revisions.Current {

@@ -156,9 +156,9 @@ func TestRollback_EachReplacedProcessIsProgress(t *testing.T) {
 // A process has ended, and the group has not decided yet whether to replace it. Until then, the
 // group must not start another process in its place.
 func TestController_StartsNoReplacementBeforeExitIsHandled(t *testing.T) {
-	job := group("job", 2)
-	job.Job, job.Restart.Policy = true, spec.Never
-	h := begin(job)
+	cfg := group("web", 2)
+	cfg.Restart.Policy = spec.Never
+	h := begin(cfg)
 	h.set(h.processes[1], lifecycle.Ready, lifecycle.NotEnded)
 	h.processes[0].status.State = lifecycle.Complete
 	h.Reconcile(time.Now())

@@ -67,6 +67,7 @@ func (c *Controller) onExit(i *instance, st process.Status) {
 	}
 }
 
+// newExit returns what package restart has to know about an exit. Without a roll, r is nil.
 func newExit(i *instance, st process.Status, r *roll.Roll) restart.Exit {
 	e := restart.Exit{
 		Policy: i.Config().Restart.Policy, Unhealthy: st.State == lifecycle.Unhealthy, Failed: st.State == lifecycle.Unhealthy || st.Outcome != lifecycle.Clean,

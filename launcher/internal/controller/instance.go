@@ -10,7 +10,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
-// An Process is a [process.Process], or what stands for one in a test.
+// A Process is what a Controller sees of a process: a [process.Process], or what stands for one in
+// a test. Its methods do not wait.
 type Process interface {
 	ID() string
 	Revision() int

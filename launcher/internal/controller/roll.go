@@ -88,6 +88,7 @@ func (c *Controller) startRoll(cfg spec.Group, source any, reason string) *Resul
 	return c.rollResult
 }
 
+// beginRoll makes r the roll that is under way, with a result of its own.
 func (c *Controller) beginRoll(r *roll.Roll) {
 	c.endChecks()
 	c.roll, c.rollResult = r, newResult()
@@ -95,6 +96,8 @@ func (c *Controller) beginRoll(r *roll.Roll) {
 	r.Begin(c.revisions.ByNumber[r.To].Rules(), c.view(time.Now()))
 }
 
+// rollBack makes the roll turn back by order. A paused roll gets another result, because callers
+// that waited for it have got the result of the pause.
 func (c *Controller) rollBack(reason string) *Result {
 	paused := c.roll.Paused()
 	c.roll.OrderRollback(reason)
@@ -128,6 +131,7 @@ func (c *Controller) want(number int) {
 	}
 }
 
+// publishStep publishes what the roll does.
 func (c *Controller) publishStep(format string, args ...any) {
 	c.host.Publish(events.Event{Kind: events.RollStep, Roll: c.roll.Phase().String(), Message: fmt.Sprintf(format, args...)})
 }
