@@ -109,10 +109,10 @@ func (t *Tree) current(i int) Hash {
 func (t *Tree) fields(i int) Hash {
 	n := t.nodes[i]
 	h := Hash(4).AddBools(n.sealed, n.sealing, n.doneClosed, n.reopened).Add(uint64(slices.Index(t.channels[i], n.done)))
-	for c := n.children.first; c != nil; c = c.next {
+	for _, c := range n.snapshot() {
 		h = h.Add(uint64(slices.Index(t.nodes, c)))
 	}
-	return h.Add(uint64(slices.Index(t.nodes, n.children.cursor)))
+	return h
 }
 
 // Channel returns the number of a channel that Done of node i has returned, or -1 if it is the

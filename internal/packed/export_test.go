@@ -30,7 +30,7 @@ func (n *Node) IsLinked() bool { return n.word.Load()&unlinked == 0 }
 func (n *Node) UnlinkIfIdle() {
 	n.parent.mu.Lock()
 	defer n.parent.mu.Unlock()
-	n.parent.children.removeIdle(n)
+	n.parent.removeIdle(n)
 }
 
 // Grow gives n stripes, as many collisions would, and reports whether n has stripes.

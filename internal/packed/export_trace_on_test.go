@@ -119,7 +119,7 @@ func (t *transition) callers() string {
 		if !found {
 			break
 		}
-		names = append(names, strings.NewReplacer("(*Node).", "", "(*list).", "", "(*stripes).", "").Replace(name))
+		names = append(names, strings.NewReplacer("(*Node).", "", "(*stripes).", "").Replace(name))
 		if !more {
 			break
 		}

@@ -39,7 +39,7 @@ func (n *Node) link() {
 	if v&warned != 0 {
 		n.word.Or(warned) // before unlinked is cleared, because BeforeWarning trusts a linked node
 	}
-	p.children.push(n)
+	p.push(n)
 	n.word.And(^clearBits) // in one step: n is never linked and live below a sealed parent
 	p.mu.Unlock()
 }
@@ -51,7 +51,7 @@ func (n *Node) unlink() {
 	if p := n.parent; p != nil {
 		if v := n.word.Load(); v&unlinked == 0 && isComplete(v) {
 			p.mu.Lock()
-			p.children.removeIdle(n)
+			p.removeIdle(n)
 			p.mu.Unlock()
 		}
 	}
@@ -71,99 +71,90 @@ func (n *Node) Unpin() {
 	n.unlink()
 }
 
-// A list holds the linked children of a node. It is guarded by the node's mu.
-type list struct {
-	first  *Node
-	cursor *Node // the node that the next sweep begins with; nil for the first
-	n      int
-}
+// The linked children of a node form a ring, in which each points to the next and the previous one.
+// The field children points to the child with which the next sweep begins. It is nil if there are
+// none. The ring is guarded by the node's mu.
 
-// sweepSteps is the number of nodes that each push examines. It must be more than one, or the list
-// could grow for ever: each push adds a node.
+// sweepSteps is the number of children that each push examines. It must be more than one, or the
+// ring could grow for ever: each push adds a child.
 const sweepSteps = 2
 
-// push adds n. It also sweeps a small part of the list: it examines the next nodes after those that
-// the last push has examined, and removes the idle ones. These are children that have released
-// their guards but have been neither stopped nor pinned. So the list is at most about twice as long
-// as necessary, and the time that a push takes does not depend on its length. Removing a node first
-// removes the idle children of this node: one push may remove many, and each is removed once. So a
-// push takes a bounded time on average over all pushes, not each time.
-func (l *list) push(n *Node) {
-	for range min(sweepSteps, l.n) {
-		c := l.cursor
-		if c == nil {
-			c = l.first
+// push adds c to the ring of n's linked children, behind all others. It also sweeps a small part of
+// the ring: it examines the next children after those that the last push has examined, and removes
+// the idle ones. These have released their guards but have been neither stopped nor pinned. So the
+// ring is at most about twice as long as necessary, and the time that a push takes does not depend
+// on its length. Removing a child first removes the idle children of this child: one push may remove
+// many nodes, and each is removed once. So a push takes a bounded time on average over all pushes,
+// not each time.
+func (n *Node) push(c *Node) {
+	for range sweepSteps {
+		if examined := n.children; examined != nil {
+			n.children = examined.next
+			n.removeIdle(examined)
 		}
-		l.cursor = c.next
-		l.removeIdle(c)
 	}
-	n.prev, n.next = nil, l.first
-	if l.first != nil {
-		l.first.prev = n
+	first := n.children
+	if first == nil {
+		n.children, c.next, c.prev = c, c, c
+		return
 	}
-	l.first = n
-	l.n++
+	c.next, c.prev = first, first.prev
+	first.prev.next, first.prev = c, c
 }
 
-// removeIdle removes n from the list and marks it unlinked if it is idle, and reports whether it
-// did. A node is idle if it holds no guard, is not pinned and has no linked children. The caller
-// holds the mu of the node that l belongs to.
+// removeIdle removes the child c from the ring and marks it unlinked if it is idle, and reports
+// whether it did. A node is idle if it holds no guard, is not pinned and has no linked children.
+// The caller holds mu of n.
 //
-// removeIdle removes idle children of n from n's list first. No later operation would do that if n
+// removeIdle removes idle children of c from c's ring first. No later operation would do that if c
 // gets no more children. It stops at the first child that is not idle, so its cost is amortized
 // over the pushes of the nodes that it removes.
-func (l *list) removeIdle(n *Node) bool {
-	n.fold(true, nil)
+func (n *Node) removeIdle(c *Node) bool {
+	c.fold(true, nil)
 	for {
-		v := n.word.Load()
+		v := c.word.Load()
 		if v&(unlinked|announced|pinned) != 0 || !isEmpty(v) {
 			return false
 		}
 		if v&hasChildren == 0 {
 			// The swap fails if a guard was counted or a child was linked since the load.
-			if n.word.CompareAndSwap(v, v|unlinked) {
+			if c.word.CompareAndSwap(v, v|unlinked) {
 				break
 			}
 			continue
 		}
-		n.mu.Lock()
-		for n.children.first != nil && n.children.removeIdle(n.children.first) {
+		c.mu.Lock()
+		for c.children != nil && c.removeIdle(c.children) {
 		}
-		// The bit is cleared under n.mu, under which link sets it: a child that is linked after
+		// The bit is cleared under c.mu, under which link sets it: a child that is linked after
 		// this sets it again, and the compare-and-swap above fails.
-		childless := n.children.first == nil
+		childless := c.children == nil
 		if childless {
-			n.word.And(^hasChildren)
+			c.word.And(^hasChildren)
 		}
-		n.mu.Unlock()
+		c.mu.Unlock()
 		if !childless {
 			return false
 		}
 	}
-	if n.prev != nil {
-		n.prev.next = n.next
-	} else {
-		l.first = n.next
+	c.prev.next, c.next.prev = c.next, c.prev
+	if n.children == c {
+		n.children = c.next
 	}
-	if n.next != nil {
-		n.next.prev = n.prev
+	if n.children == c { // c was the only child
+		n.children = nil
 	}
-	if l.cursor == n {
-		l.cursor = n.next
-	}
-	n.prev, n.next = nil, nil
-	l.n--
+	c.prev, c.next = nil, nil
 	return true
 }
 
-// snapshot returns the nodes of the list.
-func (l *list) snapshot() []*Node {
-	if l.n == 0 {
-		return nil
+// snapshot returns the linked children of n. The caller holds mu.
+func (n *Node) snapshot() (children []*Node) {
+	for c := n.children; c != nil; {
+		children = append(children, c)
+		if c = c.next; c == n.children {
+			break
+		}
 	}
-	s := make([]*Node, 0, l.n)
-	for c := l.first; c != nil; c = c.next {
-		s = append(s, c)
-	}
-	return s
+	return children
 }

@@ -104,9 +104,9 @@ func TestUnlink_UnreferencedChildrenAreGarbageCollected(t *testing.T) {
 	runtime.KeepAlive(root)
 }
 
-// The cursor of the list, at which the next sweep begins, must not keep a child in memory that has
-// left the list.
-func TestUnlink_CursorDoesNotKeepRemovedChild(t *testing.T) {
+// The pointer to the child with which the next sweep begins must not keep that child in memory once
+// it has left the list.
+func TestUnlink_SweepDoesNotKeepRemovedChild(t *testing.T) {
 	root := newNode(nil)
 	busy := func() *packed.Node {
 		n := newNode(root)
@@ -115,7 +115,7 @@ func TestUnlink_CursorDoesNotKeepRemovedChild(t *testing.T) {
 	}
 	p := func() weak.Pointer[packed.Node] {
 		n := busy()
-		for range 3 { // the third push examines the first two of these, and stops before n
+		for range 2 { // the second push examines n and the first of these, and stops before n
 			busy()
 		}
 		n.Stop()

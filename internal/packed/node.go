@@ -29,9 +29,9 @@ type Node struct {
 	reopened   bool          // a guard was acquired after n had been stopped and its last guard released
 	collisions atomic.Uint32 // time window and number of collisions; see noteCollision
 	done       chan struct{} // the channel of Done; nil until it is called
-	children   list
+	children   *Node         // the ring of linked children; see push
 
-	next, prev *Node // siblings in the parent's list; guarded by the parent's mu
+	next, prev *Node // neighbours in the ring of the parent's children; guarded by the parent's mu
 }
 
 // Init prepares n as a child of parent, or as a root if parent is nil. It does not change parent: n
@@ -301,7 +301,7 @@ func (n *Node) seal(e *effects) {
 	}
 	n.mu.Lock()
 	n.sealing = true
-	children := n.children.snapshot()
+	children := n.snapshot()
 	n.mu.Unlock()
 	// Without mu: linking a child of n need not wait until the whole subtree is sealed.
 	for _, c := range children {
@@ -380,7 +380,7 @@ func (e *effects) run() {
 // during f.
 func (n *Node) Walk(f func(o Owner, guards int)) {
 	n.mu.Lock()
-	guards, children := n.guards(), n.children.snapshot()
+	guards, children := n.guards(), n.snapshot()
 	n.mu.Unlock()
 	f(n.owner, int(max(0, guards)))
 	for _, c := range children {

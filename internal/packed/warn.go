@@ -33,7 +33,7 @@ func (n *Node) Warn() {
 		return
 	}
 	n.mu.Lock()
-	children := n.children.snapshot()
+	children := n.snapshot()
 	n.mu.Unlock()
 	for _, c := range children {
 		c.Warn()
