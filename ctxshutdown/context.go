@@ -154,7 +154,20 @@ func (s *Swansong) Err() error {
 	if c := s.std.Load(); c != nil {
 		return c.ctx.Err()
 	}
-	return s.parentErr()
+	parent := s.parentContext()
+	p, isScope := parent.(*Swansong)
+	if isScope {
+		p.derive() // otherwise Err of p would ask all its ancestors
+	}
+	if parent.Err() == nil {
+		return nil
+	}
+	// The scope gets a context, so that a later Shutdown cannot change the cause that the caller
+	// sees. It can be the context of p, which has ended and also has the values of p.
+	if isScope {
+		s.std.CompareAndSwap(nil, p.std.Load())
+	}
+	return s.derive().ctx.Err()
 }
 
 // Value returns the value for key in the context from which the scope derives.

@@ -80,23 +80,14 @@ func (s *guardSlot) release() {
 	}
 }
 
-// checkContext panics if ctx is nil.
+// checkContext panics if ctx is nil, or a Swansong that New or WithCancel has not made.
 func checkContext(ctx context.Context) {
 	if ctx == nil {
 		panic("ctxshutdown: nil context")
 	}
-}
-
-// pollable returns a context with the same Err, Done and Cause as ctx for a loop that calls Err for
-// each element. Without a standard context, each Err of a scope asks all ancestors of the scope. So
-// pollable gives a standard context to the scope that ctx derives from, if there is one.
-func pollable(ctx context.Context) context.Context {
-	checkContext(ctx)
 	if s, ok := ctx.(*Swansong); ok {
-		return s.derive().ctx
+		s.parentContext()
 	}
-	ctx.Done()
-	return ctx
 }
 
 // closedError returns the error of a call on a closed Reader or Writer.

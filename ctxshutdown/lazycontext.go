@@ -71,42 +71,6 @@ func (s *Swansong) derive() *stdContext {
 	return c
 }
 
-// maxAsked limits how many ancestors Err of a scope without a standard context asks.
-const maxAsked = 4
-
-// deriveAbove gives the parent scope a standard context if more than maxAsked ancestors have none.
-// Otherwise each Err would ask all these ancestors. The scope itself gets no standard context,
-// because it may be one of many short-lived scopes.
-func (s *Swansong) deriveAbove() {
-	for up, n := s.parent, 0; ; n++ {
-		p, ok := up.(*Swansong)
-		if !ok || p.std.Load() != nil {
-			return
-		}
-		if n == maxAsked {
-			s.parent.(*Swansong).derive()
-			return
-		}
-		up = p.parent
-	}
-}
-
-// parentErr is Err for a scope without a standard context: it asks the parent context. If the
-// parent context has ended, the scope gets a standard context, so that a later Shutdown cannot
-// change the cause that the caller sees.
-func (s *Swansong) parentErr() error {
-	s.deriveAbove()
-	if s.parentContext().Err() == nil {
-		return nil
-	}
-	if p, ok := s.parent.(*Swansong); ok {
-		// The call of Err above has given the parent scope p a standard context, which has ended.
-		// The scope s can use that context as its own, because it also has the values of p.
-		s.std.CompareAndSwap(nil, p.std.Load())
-	}
-	return s.derive().ctx.Err()
-}
-
 // cancelContext cancels the context of the scope with cause, unless that context has ended already.
 // When cancelContext returns, every standard context that derives from the scope has ended.
 func (s *Swansong) cancelContext(cause error) {

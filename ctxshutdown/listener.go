@@ -26,7 +26,8 @@ func NewListener(ctx context.Context, ln net.Listener, opts ...InterruptOption) 
 	if ln == nil {
 		panic("ctxshutdown: NewListener of a nil net.Listener")
 	}
-	l := &listener{Listener: ln, ctx: pollable(ctx)}
+	checkContext(ctx)
+	l := &listener{Listener: ln, ctx: ctx}
 	l.guard.acquire(ctx, newInterruptOptions(opts))
 	l.unregister = context.AfterFunc(l.ctx, func() { _ = l.closeOnce() })
 	return l

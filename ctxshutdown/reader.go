@@ -77,8 +77,9 @@ func NewReader(ctx context.Context, r io.Reader, opts ...InterruptOption) *Reade
 	if r == nil {
 		panic("ctxshutdown: NewReader of a nil io.Reader")
 	}
+	checkContext(ctx)
 	o := newInterruptOptions(opts)
-	rd := &Reader{ctx: pollable(ctx), src: r}
+	rd := &Reader{ctx: ctx, src: r}
 	if d, ok := r.(interface{ SetReadDeadline(time.Time) error }); ok {
 		rd.waker = &waker{ctx: rd.ctx, set: d.SetReadDeadline}
 	}

@@ -53,7 +53,8 @@ func NewWriter(ctx context.Context, w io.Writer, opts ...InterruptOption) *Write
 	if w == nil {
 		panic("ctxshutdown: NewWriter of a nil io.Writer")
 	}
-	wr := &Writer{ctx: pollable(ctx), dst: w}
+	checkContext(ctx)
+	wr := &Writer{ctx: ctx, dst: w}
 	if d, ok := w.(interface{ SetWriteDeadline(time.Time) error }); ok {
 		wr.set = d.SetWriteDeadline
 		if isHard(ctx) {
