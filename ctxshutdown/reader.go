@@ -2,12 +2,11 @@ package ctxshutdown
 
 // Interrupts: readers.
 //
-// A Read takes one of three ways, depending on the source:
+// A Read returns, depending on the source:
 //
-//	no deadlines    src.Read        returns when the source returns
-//	deadlines       readWakeable    returns at the end of the context, if the deadlines work
-//	Detached        readDetached    returns at the end of the context, and leaves the source to a
-//	                                goroutine, if it cannot be woken
+//	deadlines that work      at the end of the context
+//	others, with Detached    at the end of the context, and leaves the source to a goroutine
+//	others                   when the source returns
 //
 // A Reader has ended after any of the following. Its guard is then released, and it is no longer
 // registered with the context.
@@ -35,8 +34,8 @@ import (
 //     connections, TLS, net.Pipe, and files that Go has opened for polling, such as those of
 //     os.Pipe, FIFOs and terminals. The Reader wakes the Read by a deadline in the past. Afterwards
 //     the source has the deadline set by [Reader.SetReadDeadline], or none. Set deadlines with that
-//     method only: one that is set on the source itself while the context ends can replace the
-//     deadline that wakes the Read, and then the Read waits for data.
+//     method only. If other code sets one on the source itself while the Read is being woken, the
+//     Reader replaces it within 100 ms.
 //   - At once for [os.Stdin], as with the option [Detached]: it is usually a terminal or a pipe that
 //     accepts no deadlines, and a program that waits for a line must end when the user presses ^C.
 //   - When the source returns, for all other sources, such as readers that wrap others, and an
@@ -105,14 +104,14 @@ func (r *Reader) Read(p []byte) (int, error) {
 	var n int
 	var err error
 	switch {
-	case r.waker != nil && r.background == nil:
-		n, err = r.readWakeable(p)
+	case r.background == nil:
+		n, err = r.readSource(p)
 	case r.hasEnded():
 		err = errEnded
-	case r.background != nil:
-		n, err = r.readDetached(p)
+	case r.waker.canWake():
+		n, err = r.readSource(p)
 	default:
-		n, err = r.src.Read(p)
+		n, err = r.background.read(p, r.ctx.Done(), r.closing)
 	}
 	if err != nil || uint(n) > uint(len(p)) {
 		return r.handleResult(len(p), n, err)
@@ -120,23 +119,15 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// readWakeable reads from a source with deadlines. If the source accepts deadlines, the end of the
-// context and Close wake a blocked Read.
-func (r *Reader) readWakeable(p []byte) (int, error) {
+// readSource reads from the source. If the source accepts deadlines, the end of the context and Close
+// wake a blocked Read.
+func (r *Reader) readSource(p []byte) (int, error) {
 	r.waker.enter()
 	defer r.waker.leave() // must run even if the source panics
 	if r.hasEnded() {
 		return 0, errEnded
 	}
 	return r.src.Read(p)
-}
-
-// readDetached reads in a background goroutine, unless the source accepts deadlines.
-func (r *Reader) readDetached(p []byte) (int, error) {
-	if r.waker.canWake() {
-		return r.readWakeable(p)
-	}
-	return r.background.read(p, r.ctx.Done(), r.closing)
 }
 
 // handleResult turns the result n and err of the source into the result of Read for a buffer of the
@@ -216,7 +207,7 @@ func (r *Reader) recordError(err error) {
 // caller can still call Read, because some sources return more bytes after an error.
 func (r *Reader) finish() {
 	r.guard.release()
-	r.waker.finish()
+	r.waker.finish(false)
 }
 
 // WriteTo copies to w until the end of the source or of the context, and returns nil in both cases;
@@ -289,7 +280,7 @@ func (r *Reader) Close() error {
 			close(r.closing)
 		}
 		r.guard.release()
-		r.waker.close()
+		r.waker.finish(true)
 	}
 	return nil
 }

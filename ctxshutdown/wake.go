@@ -12,9 +12,11 @@ package ctxshutdown
 //	wake after enter          wake sets a deadline in the past. The Read returns a time-out, at once if
 //	                          it begins later.
 //	wake during leave         If leave counts first, no call is inside, and wake sets no deadline.
-//	                          Otherwise leave finds the flag wakeCalled and restores the deadline.
+//	                          Otherwise leave finds woken set, and restores the deadline.
 //	several calls inside      All of them return a time-out. The last one restores the deadline.
 //	setDeadline after wake    The deadline is stored, and set by the last call that leaves.
+//	other code sets a         wake is repeated until the calls have left.
+//	deadline after wake
 
 import (
 	"context"
@@ -35,77 +37,74 @@ import (
 // A call enters first and then checks whether its context has ended. A wake before enter does
 // nothing, and the check finds the end; a wake after enter finds the call inside.
 //
-// A source without deadlines has a nil waker. The methods canWake, finish and close of a nil waker
-// may be called.
+// A source without deadlines has a nil waker. The methods enter, leave, canWake and finish of a nil
+// waker may be called.
 type waker struct {
 	ctx context.Context
 	set func(time.Time) error // SetReadDeadline or SetWriteDeadline
 
-	calls atomic.Uint64 // number of calls inside, plus the flags registered and wakeCalled
+	calls      atomic.Int32 // number of calls inside
+	registered atomic.Bool  // wake is registered with the context; changed under mu
+	woken      atomic.Bool  // wake has set a deadline in the past; changed under mu
 
-	mu         sync.Mutex
-	deadline   time.Time   // the deadline that the user has set
-	woken      bool        // wake has set a deadline in the past
-	closed     bool        // close was called; prevents that a later call registers
-	stopFunc   func() bool // ends the registration with the context; nil if not registered
-	capability atomic.Int32
+	mu       sync.Mutex
+	deadline time.Time   // the deadline that the user has set
+	closed   bool        // finish was called for good; prevents that a later call registers
+	stopFunc func() bool // ends the registration with the context; nil if not registered
+	again    *time.Timer // repeats wake; nil before the first
+
+	probe sync.Once // sets works
+	works bool      // the source accepts deadlines
 }
-
-// Flags in waker.calls, above the number of calls.
-const (
-	registered = 1 << 61 // wake is registered with the context
-	wakeCalled = 1 << 62 // wake has been called
-	callFlags  = registered | wakeCalled
-)
-
-// onFastPath reports whether registered is set and wakeCalled is not, in one comparison. Then enter
-// and leave only count the call.
-func onFastPath(calls uint64) bool { return calls-registered < wakeCalled-registered }
-
-// Values of waker.capability. The method canWake finds out by setting a deadline. It is not enough
-// to look for the method SetReadDeadline: os.Stdin and regular files have the method, but it
-// returns an error.
-const (
-	unknown = iota
-	supported
-	unsupported
-)
 
 // longAgo is a deadline in the past.
 var longAgo = time.Unix(1, 0)
 
+// wakeInterval is the time after which wake is repeated if a call has not returned.
+const wakeInterval = 100 * time.Millisecond
+
 // enter counts a call that is about to block, which the end of the context wakes from now on. The
 // caller must check afterwards whether the context has ended already.
 func (w *waker) enter() {
-	if !onFastPath(w.calls.Add(1)) && w.ctx.Err() == nil {
+	if w == nil {
+		return
+	}
+	w.calls.Add(1)
+	if !w.registered.Load() && w.ctx.Err() == nil {
 		w.register()
 	}
 }
 
-// leave counts a call that has returned.
+// leave counts a call that has returned. The last one restores the deadline of the user after a wake.
 func (w *waker) leave() {
-	if !onFastPath(w.calls.Add(^uint64(0))) {
-		w.restoreDeadline()
+	if w == nil || w.calls.Add(-1) > 0 || !w.woken.Load() {
+		return
 	}
-}
-
-// restoreDeadline sets the deadline of the user after a wake, if no call is inside.
-func (w *waker) restoreDeadline() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.woken && w.calls.Load()&^callFlags == 0 {
-		w.woken = false
+	if w.woken.Load() && w.calls.Load() == 0 {
+		w.again.Stop()
+		w.woken.Store(false)
 		_ = w.set(w.deadline) // fails if the source has been closed
 	}
 }
 
-// wake makes all calls that are blocked in the source or destination return.
+// wake makes all calls that are blocked in the source or destination return. If other code that
+// uses the source sets a deadline of its own meanwhile, that deadline replaces the one in the past.
+// So wake repeats itself until the calls have left.
 func (w *waker) wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	inside := w.calls.Or(wakeCalled) &^ callFlags
-	if inside > 0 && !w.woken && w.capability.Load() != unsupported {
-		w.woken = w.set(longAgo) == nil
+	// Set woken before reading calls: a call that leaves after the reading finds it set.
+	before := w.woken.Swap(true)
+	if w.calls.Load() == 0 || w.set(longAgo) != nil {
+		w.woken.Store(before)
+		return
+	}
+	if w.again == nil {
+		w.again = time.AfterFunc(wakeInterval, w.wake)
+	} else {
+		w.again.Reset(wakeInterval)
 	}
 }
 
@@ -115,39 +114,27 @@ func (w *waker) register() {
 	defer w.mu.Unlock()
 	if w.stopFunc == nil && !w.closed {
 		w.stopFunc = context.AfterFunc(w.ctx, w.wake)
-		w.calls.Or(registered)
+		w.registered.Store(true)
 	}
 }
 
-// finish undoes register, unless other calls are inside and must still be woken. The next call
-// registers again. The calling goroutine must have left, unless the context has ended.
-func (w *waker) finish() {
+// finish undoes register, so that the context does not keep the wrapper in memory. If other calls are
+// inside, they must still be woken, so finish registers again, unless forGood is set. The next call
+// registers again, too. The calling goroutine must have left, unless the context has ended.
+func (w *waker) finish(forGood bool) {
 	if w == nil {
 		return
 	}
-	w.unregister(false)
-	if w.calls.Load()&^callFlags > 0 { // calls that enter after this check register by themselves
-		w.register()
-	}
-}
-
-// close undoes register for good.
-func (w *waker) close() {
-	if w != nil {
-		w.unregister(true)
-	}
-}
-
-// unregister undoes register, so that the context does not keep the wrapper in memory.
-func (w *waker) unregister(forGood bool) {
 	w.mu.Lock()
-	w.closed = w.closed || forGood
 	stop := w.stopFunc
-	w.stopFunc = nil
-	w.calls.And(^uint64(registered))
+	w.stopFunc, w.closed = nil, w.closed || forGood
+	w.registered.Store(false)
 	w.mu.Unlock()
 	if stop != nil {
 		stop()
+	}
+	if w.calls.Load() > 0 { // calls that enter after this check register by themselves
+		w.register()
 	}
 }
 
@@ -155,7 +142,7 @@ func (w *waker) unregister(forGood bool) {
 func (w *waker) setDeadline(t time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.woken { // after a wake, restoreDeadline sets the deadline
+	if !w.woken.Load() { // after a wake, leave sets the deadline
 		if err := w.set(t); err != nil {
 			return err
 		}
@@ -165,20 +152,16 @@ func (w *waker) setDeadline(t time.Time) error {
 }
 
 // canWake reports whether the source accepts deadlines. The first call finds out by setting the
-// deadline that the user has set, or none.
+// deadline that the user has set, or none. It is not enough to look for the method SetReadDeadline:
+// os.Stdin and regular files have the method, but it returns an error.
 func (w *waker) canWake() bool {
 	if w == nil {
 		return false
 	}
-	if c := w.capability.Load(); c != unknown {
-		return c == supported
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c := int32(supported)
-	if !w.woken && w.set(w.deadline) != nil {
-		c = unsupported
-	}
-	w.capability.Store(c)
-	return c == supported
+	w.probe.Do(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.works = w.woken.Load() || w.set(w.deadline) == nil
+	})
+	return w.works
 }

@@ -86,11 +86,7 @@ func (w *Writer) Write(p []byte) (n int, err error) {
 // write writes p. Unlike Write, it does not call checkOpen. If the Writer has a waker and its
 // context has ended, write still refuses.
 func (w *Writer) write(p []byte) (n int, err error) {
-	if w.waker == nil {
-		n, err = w.dst.Write(p)
-	} else {
-		n, err = w.writeWakeable(p)
-	}
+	n, err = w.writeDestination(p)
 	switch {
 	case uint(n) > uint(len(p)):
 		n, err = 0, countError(w.dst, "Write", n, len(p))
@@ -107,18 +103,18 @@ func (w *Writer) write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// writeWakeable writes to a destination with deadlines. If they work, the end of the context wakes
-// a blocked Write. If the context has ended, it returns errRefused.
-func (w *Writer) writeWakeable(p []byte) (int, error) {
+// writeDestination writes to the destination. If the Writer has a waker, the end of the context wakes
+// a blocked Write, and writeDestination returns errRefused if the context has ended before.
+func (w *Writer) writeDestination(p []byte) (int, error) {
 	w.waker.enter()
 	defer w.waker.leave()
-	if w.ctx.Err() != nil {
+	if w.waker != nil && w.ctx.Err() != nil {
 		return 0, errRefused
 	}
 	return w.dst.Write(p)
 }
 
-// errRefused means that the context had ended when writeWakeable was called. The method write
+// errRefused means that the context had ended when writeDestination was called. The method write
 // replaces it by a stoppedError, after the call has left the waker: see finish.
 var errRefused = errors.New("ctxshutdown: write refused")
 
@@ -153,7 +149,7 @@ func (w *Writer) handleError(err error) error {
 // finish releases the guard and unregisters the Writer from the context; see [waker.finish].
 func (w *Writer) finish() {
 	w.guard.release()
-	w.waker.finish()
+	w.waker.finish(false)
 }
 
 // ReadFrom copies from r until its end. [io.Copy] calls it. ReadFrom checks the context before each
@@ -181,21 +177,15 @@ func (w *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 // copyFrom copies in pieces from a source that does not block, or that the caller wakes. Like
 // transfer, it also reports whether the destination failed.
 func (w *Writer) copyFrom(src io.Reader) (n int64, err error, dstFailed bool) {
-	if w.waker == nil {
-		n, err, dstFailed = copyPieces(w.dst, src, w.checkOpen)
-	} else {
-		n, err, dstFailed = w.copyWakeable(src)
-	}
+	w.waker.enter()
+	n, err, dstFailed = func() (int64, error, bool) {
+		defer w.waker.leave() // also if the source panics
+		return copyPieces(w.dst, src, w.checkOpen)
+	}()
 	if dstFailed {
-		err = w.handleError(err)
+		err = w.handleError(err) // after leave: see finish
 	}
 	return n, err, dstFailed
-}
-
-func (w *Writer) copyWakeable(src io.Reader) (n int64, err error, dstFailed bool) {
-	w.waker.enter()
-	defer w.waker.leave()
-	return copyPieces(w.dst, src, w.checkOpen)
 }
 
 // writeRead writes p, which ReadFrom has read from a source. If the Write is refused, the bytes in
@@ -217,7 +207,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 func (w *Writer) Close() error {
 	if w.closed.CompareAndSwap(false, true) {
 		w.guard.release()
-		w.waker.close()
+		w.waker.finish(true)
 	}
 	return nil
 }

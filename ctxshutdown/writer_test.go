@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/testkit"
 )
 
 //go:noinline
@@ -349,7 +350,7 @@ func (b blockedWriter) Write([]byte) (int, error) {
 }
 
 func (b blockedWriter) SetWriteDeadline(t time.Time) error {
-	if !t.IsZero() {
+	if !t.IsZero() && !testkit.IsClosed(b.over) { // more than one wake may set a deadline
 		close(b.over)
 	}
 	return nil
