@@ -67,7 +67,7 @@ func guardRows() (rs []row) {
 		})
 	}
 	return append(rs, row{
-		what: "Guard + Release, traced", peer: peer, limit: 45, anew: true,
+		what: "Guard + Release, traced", peer: peer, limit: 45, anew: true, allocs: 1,
 		ours: func() func(int) {
 			return guards{ctxshutdown.New(context.Background(), ctxshutdown.WithTrace())}.run
 		},

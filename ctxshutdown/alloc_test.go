@@ -94,34 +94,6 @@ func TestWithCancel_ChildTakesLittleMemory(t *testing.T) {
 	}
 }
 
-// After a burst of guards, a traced scope keeps at most 4 KiB for records and not the memory of all of
-// them.
-func TestTrace_KeepsLittleMemoryAfterBurst(t *testing.T) {
-	const n, most = 100_000, 64 << 10 // a pointer for each guard would take 800 KB
-	s := ctxshutdown.New(t.Context(), ctxshutdown.WithTrace())
-	s.Guard().Release()
-	inUse := func() int64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
-	before := inUse()
-	burst := make([]*ctxshutdown.Guard, n)
-	for i := range burst {
-		burst[i] = s.Guard()
-	}
-	for _, g := range burst {
-		g.Release()
-	}
-	burst = nil
-	if more := inUse() - before; more > most {
-		t.Errorf("after %d guards, the scope keeps %d bytes, want at most %d", n, more, most)
-	}
-	runtime.KeepAlive(s)
-}
-
 // After the stop, neither the acquisition of a guard nor the refusal of one allocates.
 func TestGuard_DoesNotAllocateAfterStop(t *testing.T) {
 	for _, depth := range []int{0, 4} {

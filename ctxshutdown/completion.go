@@ -80,10 +80,6 @@ func (c *Completion) Wait(ctx context.Context) error {
 			return err
 		}
 	}
-	if ended == nil { // ctx never ends, and receiving from one channel is faster than select
-		<-c.done
-		return nil
-	}
 	// A context that is not done after the stop was not ended by the stop.
 	survived := false
 	for stopped, waiting := c.scope.Done(), true; waiting; {
@@ -118,15 +114,10 @@ func (c *Completion) Wait(ctx context.Context) error {
 	return &DrainError{Report: report, Cause: cause, Stacks: report.stacks()}
 }
 
-// isComplete reports whether the completion has resolved. Unlike isClosed, it takes into account
-// that a context above the scope may have ended without a call of this package.
+// isComplete reports whether the completion has resolved. It takes into account that a context above
+// the scope may have ended without a call of this package.
 func (c *Completion) isComplete() bool {
 	c.scope.State() // State stops the node if the context of the scope has ended
-	return c.isClosed()
-}
-
-// isClosed reports whether the Done channel is closed.
-func (c *Completion) isClosed() bool {
 	select {
 	case <-c.done:
 		return true

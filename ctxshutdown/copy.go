@@ -101,23 +101,7 @@ func isRegular(src io.Reader) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// plainReader hides all methods of a source but Read, so that io.Copy calls Read for every piece.
-// It also ends a copy from a source that returns neither bytes nor an error.
-type plainReader struct {
-	read       func([]byte) (int, error)
-	emptyReads int // number of calls of Read in a row that returned neither bytes nor an error
-}
+// readerFunc is a source with the method Read only, so that io.Copy calls Read for every piece.
+type readerFunc func([]byte) (int, error)
 
-// maxEmptyReads is the number of empty reads in a row after which a copy fails. Package bufio has
-// the same limit.
-const maxEmptyReads = 100
-
-func (r *plainReader) Read(p []byte) (int, error) {
-	n, err := r.read(p)
-	if n != 0 || err != nil {
-		r.emptyReads = 0
-	} else if r.emptyReads++; r.emptyReads >= maxEmptyReads {
-		err = io.ErrNoProgress
-	}
-	return n, err
-}
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

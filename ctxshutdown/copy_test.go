@@ -19,7 +19,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
@@ -382,27 +381,6 @@ func file(t *testing.T, text string) io.Reader {
 	}
 	t.Cleanup(func() { f.Close() })
 	return f
-}
-
-// If the source returns neither bytes nor an error, again and again, io.Copy returns an error.
-func TestCopy_FailsIfSourceReturnsNothing(t *testing.T) {
-	asked := 0
-	nothing := struct{ io.Reader }{readerFunc(func([]byte) (int, error) {
-		if asked++; asked > 1_000_000 {
-			return 0, errors.New("asked a million times")
-		}
-		return 0, nil
-	})}
-	s := ctxshutdown.New(t.Context())
-	for name, copied := range map[string]func() (int64, error){
-		"Reader": func() (int64, error) { return io.Copy(io.Discard, ctxshutdown.NewReader(s, nothing)) },
-		"Writer": func() (int64, error) { return io.Copy(ctxshutdown.NewWriter(s, io.Discard), nothing) },
-	} {
-		n, err := copied()
-		if diff := cmp.Diff(io.ErrNoProgress, err, cmpopts.EquateErrors()); n != 0 || diff != "" {
-			t.Errorf("%s: copied %d bytes (-want +got):\n%s", name, n, diff)
-		}
-	}
 }
 
 type readerFunc func([]byte) (int, error)

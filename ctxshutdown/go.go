@@ -19,13 +19,7 @@ func (s *Swansong) Go(f func(ctx context.Context)) bool {
 	checkFunc(f)
 	state, ok := s.tryAcquire()
 	if ok {
-		go func() {
-			g := &Guard{guardState: state} // on the stack of the goroutine, so it is not allocated
-			// A plain defer would release the guard after a panic in f. Then main could return
-			// before the runtime has printed the panic.
-			defer panics.UnlessPanic(g.Release)
-			f(g.label(s.Work()))
-		}()
+		go func() { runGuarded(state, s.Work(), f) }()
 	}
 	return ok
 }
@@ -37,13 +31,18 @@ func Go(ctx context.Context, f func(ctx context.Context)) bool {
 	checkFunc(f)
 	state, ok := acquireFromContext(ctx, 3)
 	if ok {
-		go func() { // as in Swansong.Go
-			g := &Guard{guardState: state}
-			defer panics.UnlessPanic(g.Release)
-			f(g.label(ctx))
-		}()
+		go runGuarded(state, ctx, f)
 	}
 	return ok
+}
+
+// runGuarded calls f and then releases the guard, in a goroutine that Go has started.
+func runGuarded(state guardState, ctx context.Context, f func(ctx context.Context)) {
+	g := &Guard{guardState: state} // on the stack of the goroutine, so it is not allocated
+	// A plain defer would release the guard after a panic in f. Then main could return before the
+	// runtime has printed the panic.
+	defer panics.UnlessPanic(g.Release)
+	f(g.label(ctx))
 }
 
 // checkFunc panics if f is nil: in the goroutine that calls Go, instead of later in the new one.

@@ -114,13 +114,12 @@ func (g *Group) start(f func(ctx context.Context) error, sem chan struct{}) bool
 	// tryAcquire refuses once the scope has been told to stop. A Wait that has found no function
 	// running also stops the scope, but a moment later. Until then, only noMore prevents a start.
 	state, ok := g.scope.tryAcquire()
-	if !ok {
-		leave(sem)
-		return false
-	}
-	if g.running.Add(1) > noMore {
+	if ok && g.running.Add(1) > noMore {
 		(&Guard{guardState: state}).Release()
 		g.running.Add(-1)
+		ok = false
+	}
+	if !ok {
 		leave(sem)
 		return false
 	}

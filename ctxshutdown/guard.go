@@ -89,8 +89,9 @@ func (g *Guard) Release() {
 	}
 	s, c := g.scope, g.count
 	g.scope, g.count = nil, nil // a retained released Guard must not keep the scope alive
-	if g.trace != nil {
-		s.releaseTraced(g.trace, c)
+	if r := g.trace; r != nil {
+		g.trace = nil // it can contain a request
+		s.releaseTraced(r, c)
 		return
 	}
 	// releaseTraced repeats this call. A helper function for both would cost every release one more

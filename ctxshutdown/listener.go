@@ -47,24 +47,15 @@ type listener struct {
 func (l *listener) Accept() (net.Conn, error) {
 	if l.ctx.Err() != nil {
 		_ = l.closeOnce() // the AfterFunc may not have run yet
-		return nil, l.acceptError(net.ErrClosed)
+		return nil, fmt.Errorf("accept on %v: %w", l.Addr(), net.ErrClosed)
 	}
 	c, err := l.Listener.Accept()
 	if err != nil && l.ctx.Err() != nil && !errors.Is(err, net.ErrClosed) {
 		// Listeners return different errors after Close. Wrap the error, so that it also matches
 		// net.ErrClosed.
-		err = l.acceptError(fmt.Errorf("%w (%w)", net.ErrClosed, err))
+		err = fmt.Errorf("%w: %w", net.ErrClosed, err)
 	}
 	return c, err
-}
-
-// acceptError returns err in the form in which package net returns errors of Accept.
-func (l *listener) acceptError(err error) error {
-	e := &net.OpError{Op: "accept", Addr: l.Addr(), Err: err}
-	if e.Addr != nil {
-		e.Net = e.Addr.Network()
-	}
-	return e
 }
 
 // closeOnce closes the underlying listener and releases the guard, in the first call only. Later

@@ -22,10 +22,15 @@ type Option interface{ apply(*options) }
 
 // options are the settings of a new scope.
 type options struct {
-	name   string
+	name string
+	settings
+}
+
+// settings are the settings that a scope inherits from its parent scope.
+type settings struct {
 	traced bool
 	logger *slog.Logger
-	hook   ctxkey.GuardHook
+	hook   ctxkey.GuardHook // set only in tests with package shutdowntest
 }
 
 type option func(*options)
@@ -87,7 +92,7 @@ func (s *Swansong) configure(up *Swansong, opts []Option) {
 			o.traced, o.hook = true, p
 		}
 	} else if up.trace != nil {
-		o.traced, o.logger, o.hook = up.trace.traced, up.trace.logger, up.trace.hook
+		o.settings = up.trace.settings
 	}
 	for _, opt := range opts {
 		if opt != nil {
@@ -98,6 +103,6 @@ func (s *Swansong) configure(up *Swansong, opts []Option) {
 	// A scope that is not traced and has no logger gets no scopeTrace. So its guards take the fast
 	// path.
 	if o.traced || o.logger != nil {
-		s.trace = &scopeTrace{traced: o.traced, logger: o.logger, hook: o.hook, start: time.Now()}
+		s.trace = &scopeTrace{settings: o.settings, start: time.Now()}
 	}
 }

@@ -136,7 +136,10 @@ func (r *Reader) readSource(p []byte) (int, error) {
 func (r *Reader) handleResult(size, n int, err error) (int, error) {
 	if err == errEnded || r.waker != nil && isTimeout(err) && r.hasEnded() {
 		if n == 0 {
-			return 0, toEOF(r.checkOpen())
+			if err = r.checkOpen(); err == errStop {
+				err = io.EOF
+			}
+			return 0, err
 		}
 		err = nil // return the bytes; the next Read reports the end
 	}
@@ -185,14 +188,6 @@ var errEnded = errors.New("ctxshutdown: Reader ended")
 // copy.
 var errStop = errors.New("ctxshutdown: Reader stopped")
 
-// toEOF turns errStop into io.EOF.
-func toEOF(err error) error {
-	if err == errStop {
-		return io.EOF
-	}
-	return err
-}
-
 // recordError records an error of the source. Every error except a time-out ends the Reader.
 func (r *Reader) recordError(err error) {
 	if err == io.EOF && !r.stopped.Load() {
@@ -226,7 +221,7 @@ func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
 	case r.background == nil && isReaderFrom(w) && isRegular(r.src):
 		n, err, _ = copyPieces(w, r.src, r.checkOpen)
 	default:
-		n, err = io.Copy(w, &plainReader{read: r.Read})
+		n, err = io.Copy(w, readerFunc(r.Read))
 	}
 	if isRefusedUnread(w, err) && r.ctx.Err() != nil {
 		// The contexts of the Reader and of the Writer w have both ended, and w has checked its

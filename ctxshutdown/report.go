@@ -162,37 +162,31 @@ func pluralize(n int, noun string) string {
 
 // list returns the first groups of guards, separated by commas.
 func (r GuardReport) list() string {
-	var b strings.Builder
-	for i, e := range r.entries {
-		if i == maxListed {
-			fmt.Fprintf(&b, " and %s", pluralize(len(r.entries)-maxListed, "more group"))
-			break
-		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%s ×%d", cmp.Or(e.Path, unnamed), e.Count)
+	var groups []string
+	for _, e := range r.entries[:min(len(r.entries), maxListed)] {
+		text := fmt.Sprintf("%s ×%d", cmp.Or(e.Path, unnamed), e.Count)
 		if e.Site != "" {
-			fmt.Fprintf(&b, " at %s for %v", e.Site, e.Oldest.Round(time.Millisecond))
+			text += fmt.Sprintf(" at %s for %v", e.Site, e.Oldest.Round(time.Millisecond))
 		}
+		groups = append(groups, text)
 	}
-	return b.String()
+	list := strings.Join(groups, ", ")
+	if more := len(r.entries) - len(groups); more > 0 {
+		list += " and " + pluralize(more, "more group")
+	}
+	return list
 }
 
 // listRequests returns the oldest requests of r.Requests, separated by commas, at most limit.
 func (r GuardReport) listRequests(limit int) string {
-	var b strings.Builder
-	for i, q := range r.Requests() {
-		if i == limit {
-			fmt.Fprintf(&b, " and %d more", r.work.nameable-limit)
-			break
-		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%s for %v", q.Request, q.Age.Round(time.Millisecond))
+	var requests []string
+	for _, q := range r.Requests() {
+		requests = append(requests, fmt.Sprintf("%s for %v", q.Request, q.Age.Round(time.Millisecond)))
 	}
-	return b.String()
+	if len(requests) <= limit {
+		return strings.Join(requests, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(requests[:limit], ", "), r.work.nameable-limit)
 }
 
 // LogValue returns the report as a slog group of the attributes "count", "held", which lists the same
@@ -252,5 +246,5 @@ func (r GuardReport) stacks() string {
 // startsGoroutine reports whether function is one of this package that starts the goroutines of Go.
 func startsGoroutine(function string) bool {
 	name, found := strings.CutPrefix(function, packagePath)
-	return found && (strings.HasPrefix(name, "(*Swansong).Go.") || strings.HasPrefix(name, "Go.") || strings.HasPrefix(name, "(*Group).start."))
+	return found && (name == "runGuarded" || strings.HasPrefix(name, "(*Swansong).Go.") || strings.HasPrefix(name, "Go.") || strings.HasPrefix(name, "(*Group).start."))
 }

@@ -11,10 +11,8 @@ package ctxshutdown
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"runtime/pprof"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,26 +23,20 @@ import (
 
 // scopeTrace is the tracing state of one scope: its settings and the list of its guards.
 type scopeTrace struct {
-	traced bool // if false, no guards are recorded, and descendants still inherit the logger
-	logger *slog.Logger
-	hook   ctxkey.GuardHook // set only in tests with package shutdowntest
-	start  time.Time
+	settings // if traced is false, no guards are recorded, and descendants still inherit the logger
+	start    time.Time
 
 	stopped atomic.Bool // the scope was told to stop; see watchForLoss
 
 	mu      sync.Mutex
-	held    []*guardRecord   // one for each guard held; up to the capacity follow records for reuse, or nil
+	held    *guardRecord     // the first of a list of the guards that are held
 	library map[uintptr]bool // whether a program counter is in code of this module; filled by isInLibrary
 }
-
-// maxFree limits the records that a scope keeps for reuse to 4 KiB. Reuse saves a quarter of the
-// time of a traced guard. A scope without guards keeps no larger slice for them either.
-const maxFree = 32
 
 // guardRecord is the trace of one guard.
 type guardRecord struct {
 	acquisition
-	index int // in scopeTrace.held; -1 after the first release, because a copied Guard can be released twice
+	next, prev *guardRecord // in the list of scopeTrace.held
 }
 
 // acquisition is where and when a guard was acquired.
@@ -79,13 +71,11 @@ func (t *scopeTrace) add(pc uintptr) *guardRecord {
 	if t.isInLibrary(pc) {
 		runtime.Callers(3, a.site[:]) // skip Callers, add and its caller
 	}
-	n := len(t.held)
-	t.held = slices.Grow(t.held, 1)[:n+1]
-	if t.held[n] == nil {
-		t.held[n] = new(guardRecord)
+	r := &guardRecord{acquisition: a, next: t.held}
+	if r.next != nil {
+		r.next.prev = r
 	}
-	r := t.held[n]
-	*r = guardRecord{a, n}
+	t.held = r
 	t.mu.Unlock()
 	t.callHook(ctxkey.AfterAcquire)
 	return r
@@ -106,39 +96,31 @@ func (t *scopeTrace) isInLibrary(pc uintptr) bool {
 	return is
 }
 
-// remove deletes the record of a guard that is being released, and returns its acquisition. The
-// record may be reused when remove returns.
+// remove removes the record of a guard that is being released from the list, and returns its
+// acquisition. It does nothing if the record is not in the list, because a copied Guard can be released
+// twice.
 func (t *scopeTrace) remove(r *guardRecord) acquisition {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	a := r.acquisition
-	if r.index < 0 {
-		return a
+	if r.prev != nil {
+		r.prev.next = r.next
+	} else if r == t.held {
+		t.held = r.next
 	}
-	// Exchange the record with the last one, which takes its place.
-	last := len(t.held) - 1
-	moved := t.held[last]
-	t.held[r.index], moved.index = moved, r.index
-	t.held[last] = r
-	r.index, r.name = -1, nil // the name would keep a request in memory
-	if last >= maxFree {
-		t.held[last] = nil
+	if r.next != nil {
+		r.next.prev = r.prev
 	}
-	t.held = t.held[:last]
-	if last == 0 && cap(t.held) > maxFree {
-		t.held = nil // after a burst of guards, the slice takes more memory than the records to reuse
-	}
-	return a
+	r.next, r.prev = nil, nil
+	return r.acquisition
 }
 
 // snapshot returns a copy of the acquisitions of all guards held. Reports are made from the copy
 // and not under the lock, because acquisitions and releases wait for the lock.
-func (t *scopeTrace) snapshot() []acquisition {
+func (t *scopeTrace) snapshot() (all []acquisition) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := make([]acquisition, len(t.held))
-	for i, r := range t.held {
-		all[i] = r.acquisition
+	for r := t.held; r != nil; r = r.next {
+		all = append(all, r.acquisition)
 	}
 	return all
 }
@@ -179,22 +161,17 @@ func (s *Swansong) watchForLoss() {
 	if s.trace == nil || !s.trace.traced || s.trace.logger == nil {
 		return
 	}
-	// The argument of the cleanup must not refer to s, or s is never collected.
-	type lossReport struct {
-		trace *scopeTrace
-		path  string
-		site  stacks.Site
-	}
-	l := lossReport{trace: s.trace, path: s.path()}
-	runtime.Callers(3, l.site[:]) // skip Callers, watchForLoss, and New or WithCancel
-	context.AfterFunc(s.derive().ctx, func() { l.trace.stopped.Store(true) })
-	// The runtime calls cleanups outside of every synctest bubble. So this cleanup must not use a
-	// channel that was made in a bubble, such as Done.
-	runtime.AddCleanup(s, func(l lossReport) {
-		if !l.trace.stopped.Load() {
-			l.trace.logger.Warn("root scope garbage collected without Shutdown", "scope", l.path, "site", l.site.String())
+	trace, path, site := s.trace, s.path(), stacks.Site{}
+	runtime.Callers(3, site[:]) // skip Callers, watchForLoss, and New or WithCancel
+	context.AfterFunc(s.derive().ctx, func() { trace.stopped.Store(true) })
+	// The cleanup must not refer to s, or s is never collected. The runtime calls cleanups outside of
+	// every synctest bubble. So this cleanup must not use a channel that was made in a bubble, such as
+	// Done.
+	runtime.AddCleanup(s, func(site stacks.Site) {
+		if !trace.stopped.Load() {
+			trace.logger.Warn("root scope garbage collected without Shutdown", "scope", path, "site", site.String())
 		}
-	}, l)
+	}, site)
 }
 
 // labelKey is the key of the pprof label of goroutines that Go starts in a traced scope. Its value

@@ -117,25 +117,18 @@ func (s *Swansong) Force(cause error) *Completion {
 // forceCause returns the cause of the Force of s or an ancestor, nil if there was none. Once
 // forceCause has returned a cause, it always returns the same cause.
 func (s *Swansong) forceCause() error {
-	if cause := s.findForce(); cause != nil {
+	if cause := s.forced.Load(); cause != nil {
 		return *cause
 	}
+	if up := s.parentScope(); up != nil {
+		if cause := up.forceCause(); cause != nil {
+			// Store the cause of the ancestor in s, because a concurrent Force of s could store a
+			// different one later.
+			s.forced.CompareAndSwap(nil, &cause)
+			return *s.forced.Load()
+		}
+	}
 	return nil
-}
-
-// findForce returns the cause of the first Force found from s upwards. It stores the cause of an
-// ancestor in s, because a concurrent Force of s could store a different cause later.
-func (s *Swansong) findForce() *error {
-	if s == nil {
-		return nil
-	}
-	if cause := s.forced.Load(); cause != nil {
-		return cause
-	}
-	if above := s.parentScope().findForce(); above != nil {
-		s.forced.CompareAndSwap(nil, above)
-	}
-	return s.forced.Load()
 }
 
 // Work returns the hard context for code that has only ctx: a context with the values of ctx and

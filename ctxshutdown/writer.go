@@ -166,12 +166,12 @@ func (w *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 		n, err, _ = w.copyFrom(r)
 		return n, err
 	}
-	return io.Copy(writerFunc(w.writeRead), &plainReader{read: func(p []byte) (int, error) {
+	return io.Copy(writerFunc(w.writeRead), readerFunc(func(p []byte) (int, error) {
 		if err := w.checkOpen(); err != nil {
 			return 0, err
 		}
 		return r.Read(p)
-	}})
+	}))
 }
 
 // copyFrom copies in pieces from a source that does not block, or that the caller wakes. Like

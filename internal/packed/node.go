@@ -150,11 +150,6 @@ func (n *Node) releaseSlow(c *Counter, v uint64) {
 		}
 		v = n.word.Add(minusGuard) // a folded stripe: the guard is counted in the word
 	}
-	n.departSlow(v)
-}
-
-// departSlow finishes a release that left v in the word of n.
-func (n *Node) departSlow(v uint64) {
 	tooMany := v&canary == 0
 	if tooMany {
 		v = n.word.Add(oneGuard)
