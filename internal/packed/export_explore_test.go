@@ -2,7 +2,11 @@
 
 package packed
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/swansong-go/swansong/internal/steps"
+)
 
 // A Tree is what the explorer of schedules needs to know of the nodes that it explores. It hashes
 // their states, so that the explorer recognizes a state that it has seen before. Addresses differ
@@ -20,12 +24,8 @@ func NewTree(nodes ...*Node) *Tree {
 
 // IsLocked reports whether the operand on is a mutex that is locked.
 func IsLocked(on any) bool {
-	m, ok := on.(*Mutex)
-	if !ok || !m.mu.TryLock() {
-		return ok
-	}
-	m.mu.Unlock()
-	return false
+	m, ok := on.(*steps.Mutex)
+	return ok && m.IsLocked()
 }
 
 // A Hash is a hash of numbers.
@@ -56,14 +56,14 @@ func (t *Tree) Observe(on any) Hash {
 	t.number()
 	switch on := on.(type) {
 	case *Counter:
-		return Hash(1).Add(on.value.Load())
-	case *stripesPointer:
+		return Hash(1).Add(on.Peek())
+	case *steps.Pointer[stripes]:
 		for i, n := range t.nodes {
 			if on == &n.stripes {
 				return t.current(i)
 			}
 		}
-	case *Mutex:
+	case *steps.Mutex:
 		for i, n := range t.nodes {
 			if on == &n.mu || on == &n.sealMu {
 				return t.fields(i)
@@ -78,10 +78,10 @@ func (t *Tree) State() Hash {
 	t.number()
 	h := Hash(2)
 	for i, n := range t.nodes {
-		h = h.Add(n.word.value.Load(), uint64(t.fields(i)), uint64(t.current(i))).AddBools(IsLocked(&n.mu), IsLocked(&n.sealMu))
+		h = h.Add(n.word.Peek(), uint64(t.fields(i)), uint64(t.current(i))).AddBools(IsLocked(&n.mu), IsLocked(&n.sealMu))
 		for _, s := range t.stripes[i] {
 			for c := range s.cells {
-				h = h.Add(s.cells[c].count.value.Load())
+				h = h.Add(s.cells[c].count.Peek())
 			}
 		}
 	}
@@ -91,7 +91,7 @@ func (t *Tree) State() Hash {
 // number numbers new stripes and channels.
 func (t *Tree) number() {
 	for i, n := range t.nodes {
-		if s := n.stripes.p.Load(); s != nil && !slices.Contains(t.stripes[i], s) {
+		if s := n.stripes.Peek(); s != nil && !slices.Contains(t.stripes[i], s) {
 			t.stripes[i] = append(t.stripes[i], s)
 		}
 		if n.done != nil && !slices.Contains(t.channels[i], n.done) {
@@ -102,7 +102,7 @@ func (t *Tree) number() {
 
 // current returns a hash of which stripes node i has.
 func (t *Tree) current(i int) Hash {
-	return Hash(3).Add(uint64(slices.Index(t.stripes[i], t.nodes[i].stripes.p.Load())))
+	return Hash(3).Add(uint64(slices.Index(t.stripes[i], t.nodes[i].stripes.Peek())))
 }
 
 // fields returns a hash of the fields of node i that its mutexes guard.

@@ -8,32 +8,34 @@ import (
 	"runtime"
 	"strings"
 	"unsafe"
+
+	"github.com/swansong-go/swansong/internal/steps"
 )
 
-// SetBeforeStep sets the function that is called before each step; see beforeStep. If f is nil,
+// SetBeforeStep sets the function that is called before each step; see steps.Before. If f is nil,
 // goroutines yield again before some steps.
 func SetBeforeStep(f func(on any)) {
-	if beforeStep = f; f == nil {
-		beforeStep = yield
+	if steps.Before = f; f == nil {
+		steps.Before = steps.Yield
 	}
 }
 
 // StartRecording forgets the transitions that are recorded, and records from now on.
 func StartRecording() {
 	Transitions(map[uintptr]string{})
-	onChange = record
+	steps.OnChange = record
 }
 
 // StopRecording ends the recording until the next call of [StartRecording]. Recording takes far more
 // time than the changes themselves.
-func StopRecording() { onChange = func(*Counter, string, uint64, uint64) {} }
+func StopRecording() { steps.OnChange = func(*Counter, string, uint64, uint64) {} }
 
 // GrowSmall gives n four stripes, the smallest number, and makes all goroutines use the first
 // stripe. Otherwise the stripe of a goroutine depends on the address of its stack, which differs
 // from run to run.
 func (n *Node) GrowSmall() {
 	n.grow(1)
-	if s := n.stripes.p.Load(); s != nil {
+	if s := n.stripes.Peek(); s != nil {
 		s.factor.Store(0)
 	}
 }
@@ -56,16 +58,16 @@ type transition struct {
 	before, now uint64
 }
 
-// trace is guarded by changing.
+// trace is guarded by steps.Changing.
 var trace struct {
 	frozen bool
 	n      int // number of transitions recorded, of which the last are in the ring
 	ring   [64]transition
 }
 
-func init() { onChange = record }
+func init() { steps.OnChange = record }
 
-// record is onChange for tests.
+// record is steps.OnChange for tests.
 func record(c *Counter, operation string, before, now uint64) {
 	if before == now || trace.frozen {
 		return
@@ -82,16 +84,16 @@ func record(c *Counter, operation string, before, now uint64) {
 // it has detected a failure, so that other goroutines do not push the relevant records out of the
 // ring.
 func FreezeTransitions() {
-	changing.Lock()
-	defer changing.Unlock()
+	steps.Changing.Lock()
+	defer steps.Changing.Unlock()
 	trace.frozen = true
 }
 
 // Transitions returns the last 64 changes of counters, one per line, oldest first, and starts a new
 // recording. names maps addresses of counters to names; other counters appear as #1, #2, and so on.
 func Transitions(names map[uintptr]string) string {
-	changing.Lock()
-	defer changing.Unlock()
+	steps.Changing.Lock()
+	defer steps.Changing.Unlock()
 	var b strings.Builder
 	unnamed := 0
 	for i := max(0, trace.n-len(trace.ring)); i < trace.n; i++ {
@@ -128,4 +130,4 @@ func (t *transition) callers() string {
 }
 
 // peek returns the value of c, and is no step of a schedule.
-func peek(c *Counter) uint64 { return c.value.Load() }
+func peek(c *Counter) uint64 { return c.Peek() }

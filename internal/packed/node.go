@@ -1,6 +1,13 @@
 package packed
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/swansong-go/swansong/internal/steps"
+)
+
+// A Counter holds the word of a node, or the count of a stripe.
+type Counter = steps.Counter
 
 // An Owner is the value that a [Node] is part of.
 type Owner interface {
@@ -11,18 +18,18 @@ type Owner interface {
 
 // A Node is the part of a scope that counts guards. The zero Node is not usable: call [Node.Init].
 type Node struct {
-	word    Counter        // see word.go
-	stripes stripesPointer // if not nil, guards are counted on these stripes; changed under mu
-	parent  *Node          // nil for a root
+	word    Counter                // see word.go
+	stripes steps.Pointer[stripes] // if not nil, guards are counted on these stripes; changed under mu
+	parent  *Node                  // nil for a root
 	owner   Owner
 
 	// sealMu is held while the subtree is sealed, so that a second stopper waits for the first
 	// (docs/internals/counting.md#invariant-3). It is locked from parent to child.
-	sealMu Mutex
+	sealMu steps.Mutex
 
 	// mu guards the fields below. It is held for a few loads and stores only, never across calls of
 	// user code. It is locked from parent to child, and after sealMu.
-	mu         Mutex
+	mu         steps.Mutex
 	sealed     bool          // seal has finished; guarded by sealMu, and placed here only to fill padding
 	sealing    bool          // seal has listed the children; later ones are born sealed
 	doneClosed bool          // done has been closed
