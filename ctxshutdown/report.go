@@ -8,12 +8,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/ctxkey"
 	"github.com/swansong-go/swansong/internal/packed"
 	"github.com/swansong-go/swansong/internal/stacks"
+	"github.com/swansong-go/swansong/internal/worktext"
 )
 
 // A GuardReport lists the guards that are held in a scope and its descendants. It is a snapshot: a
@@ -24,7 +25,7 @@ import (
 type GuardReport struct {
 	entries []GuardEntry
 	count   int
-	work    workList
+	work    worktext.List
 }
 
 // A GuardEntry is a group of guards with the same scope path and, in traced scopes, the same site.
@@ -56,14 +57,14 @@ func (s *Swansong) GuardReport() GuardReport {
 	// The map names caches the text of each site: resolving a site is slow, and many guards have the same
 	// one
 	now, names := time.Now(), map[stacks.Site]string{}
-	work := workList{kinds: map[workKind]int{}, waiting: map[workKind]int{}, aged: map[string]bool{}}
+	var work worktext.List
 	s.node.Walk(func(o packed.Owner, guards int) {
 		if guards == 0 {
 			return
 		}
 		s := scopeOf(o)
 		path := s.path()
-		counted := work.add(s, path, guards)
+		counted := work.Add(s.describer(), path, guards)
 		if s.trace == nil || !s.trace.traced { // then only the number of guards is known
 			add(path, "", counted, 0)
 			return
@@ -96,6 +97,14 @@ func (s *Swansong) GuardReport() GuardReport {
 	return r
 }
 
+// describer returns what says what the guards of s stand for, or nil if that is not known.
+func (s *Swansong) describer() *ctxkey.WorkDescriber {
+	if d, ok := s.Value(ctxkey.Describer{}).(*ctxkey.WorkDescriber); ok && d.Scope == any(s) {
+		return d
+	}
+	return nil
+}
+
 // path returns the names from the root to s, joined by slashes.
 func (s *Swansong) path() string {
 	var names []string
@@ -125,16 +134,13 @@ type RequestEntry struct {
 // traced. The oldest come first, and there are 20 at most. Requests that an entry names by its Site, as
 // in traced scopes, are left out.
 func (r GuardReport) Requests() (requests []RequestEntry) {
-	for _, w := range r.work.named {
+	for _, w := range r.work.Named {
 		if !slices.ContainsFunc(r.entries, func(e GuardEntry) bool { return e.Site == w.Name }) {
 			requests = append(requests, RequestEntry{w.Name, w.Age})
 		}
 	}
 	return requests
 }
-
-// unnamed stands for the path of a scope if no scope on the path has a name.
-const unnamed = "(unnamed)"
 
 // maxListed is the number of groups that String and LogValue list, and of requests that String lists.
 const maxListed = 10
@@ -145,26 +151,18 @@ func (r GuardReport) String() string {
 	if r.count == 0 {
 		return "no guards"
 	}
-	text := pluralize(r.count, "guard") + ": " + r.list()
+	text := worktext.Pluralize(r.count, "guard") + ": " + r.list()
 	if requests := r.listRequests(maxListed); requests != "" {
 		text += "; requests: " + requests
 	}
 	return text
 }
 
-// pluralize returns n and the noun, with an s unless n is 1.
-func pluralize(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return strconv.Itoa(n) + " " + noun
-}
-
 // list returns the first groups of guards, separated by commas.
 func (r GuardReport) list() string {
 	var groups []string
 	for _, e := range r.entries[:min(len(r.entries), maxListed)] {
-		text := fmt.Sprintf("%s ×%d", cmp.Or(e.Path, unnamed), e.Count)
+		text := fmt.Sprintf("%s ×%d", worktext.PathOr(e.Path), e.Count)
 		if e.Site != "" {
 			text += fmt.Sprintf(" at %s for %v", e.Site, e.Oldest.Round(time.Millisecond))
 		}
@@ -172,7 +170,7 @@ func (r GuardReport) list() string {
 	}
 	list := strings.Join(groups, ", ")
 	if more := len(r.entries) - len(groups); more > 0 {
-		list += " and " + pluralize(more, "more group")
+		list += " and " + worktext.Pluralize(more, "more group")
 	}
 	return list
 }
@@ -186,7 +184,7 @@ func (r GuardReport) listRequests(limit int) string {
 	if len(requests) <= limit {
 		return strings.Join(requests, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(requests[:limit], ", "), r.work.nameable-limit)
+	return fmt.Sprintf("%s and %d more", strings.Join(requests[:limit], ", "), r.work.Nameable-limit)
 }
 
 // LogValue returns the report as a slog group of the attributes "count", "held", which lists the same
@@ -202,6 +200,24 @@ func (r GuardReport) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
+// Summary says in ordinary words what the guards stand for, as in
+//
+//	3 requests, 1 job and mail ×2, oldest 12 s: GET /export from 192.0.2.1:4711
+//
+// Guards of httpdrain and eventloop are requests, connections, callbacks, jobs, offloads and handles. Other
+// guards are named by the path of their scope. The function that graceful.Run runs, and the Serve of
+// package httpdrain, are only named if nothing else is held. The oldest guard is known in traced
+// scopes, and among HTTP requests. Summary returns "nothing" if no guard is held.
+func (r GuardReport) Summary() string {
+	oldest, age := "", time.Duration(0)
+	for _, e := range r.entries {
+		if e.Oldest > age && !r.work.HasAge(e.Path) {
+			oldest, age = e.Site, e.Oldest
+		}
+	}
+	return r.work.Summary(oldest, age)
+}
+
 // contextName returns the name of ctx as package context prints it.
 func contextName(ctx context.Context) string {
 	if s, ok := ctx.(fmt.Stringer); ok {
@@ -210,12 +226,8 @@ func contextName(ctx context.Context) string {
 	return fmt.Sprintf("%T", ctx)
 }
 
-// maxStacks is the number of different stacks in a DrainError.
-const maxStacks = 50
-
 // stacks returns the stacks of the goroutines that Go has started in the traced scopes of the
-// report, in the format of a traceback. It finds them by their pprof label in a profile of all
-// goroutines of the program, which takes a few microseconds for each goroutine.
+// report, in the format of a traceback.
 func (r GuardReport) stacks() string {
 	traced := map[string]bool{}
 	for _, e := range r.entries {
@@ -226,21 +238,7 @@ func (r GuardReport) stacks() string {
 	if len(traced) == 0 {
 		return ""
 	}
-	var b strings.Builder
-	found := 0
-	for _, g := range stacks.All() {
-		path, ok := g.Label(labelKey)
-		if !ok || !traced[path] {
-			continue
-		}
-		if found++; found <= maxStacks {
-			g.Write(&b, " of "+cmp.Or(path, unnamed), startsGoroutine)
-		}
-	}
-	if found > maxStacks {
-		fmt.Fprintf(&b, "and %s\n", pluralize(found-maxStacks, "more stack"))
-	}
-	return b.String()
+	return stacks.OfScopes(labelKey, traced, startsGoroutine)
 }
 
 // startsGoroutine reports whether function is one of this package that starts the goroutines of Go.

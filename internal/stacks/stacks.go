@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/swansong-go/swansong/internal/worktext"
 )
 
 // A Group is a number of goroutines that have the same stack and the same pprof labels.
@@ -91,6 +93,30 @@ func (g Group) Write(b *strings.Builder, title string, skip func(function string
 			fmt.Fprintf(b, "\t%s\n\t\t%s\n", f.Function, f.Line)
 		}
 	}
+}
+
+// maxStacks is the number of different stacks that OfScopes lists.
+const maxStacks = 50
+
+// OfScopes returns the stacks of the goroutines whose pprof label key is the path of one of the given
+// scopes, in the format of a traceback. It leaves out the frames for which skip returns true. It finds
+// the goroutines in a profile of all goroutines of the program; see [All].
+func OfScopes(key string, paths map[string]bool, skip func(function string) bool) string {
+	var b strings.Builder
+	found := 0
+	for _, g := range All() {
+		path, ok := g.Label(key)
+		if !ok || !paths[path] {
+			continue
+		}
+		if found++; found <= maxStacks {
+			g.Write(&b, " of "+worktext.PathOr(path), skip)
+		}
+	}
+	if found > maxStacks {
+		fmt.Fprintf(&b, "and %s\n", worktext.Pluralize(found-maxStacks, "more stack"))
+	}
+	return b.String()
 }
 
 // UserFrames returns the frames of the function that a package of this module has called for the user,

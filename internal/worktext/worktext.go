@@ -1,0 +1,129 @@
+// Package worktext says in ordinary words what the guards of a report stand for.
+package worktext
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/ctxkey"
+)
+
+// A List is what the guards of a report stand for. The zero List is empty.
+type List struct {
+	// Named are the oldest requests, the oldest first. Their age is known without tracing.
+	Named []ctxkey.NamedWork
+	// Nameable is the number of all requests.
+	Nameable int
+
+	kinds   map[kind]int    // the numbers of requests, jobs and so on
+	waiting map[kind]int    // guards that only wait for other guards; listed if no other guard is held
+	aged    map[string]bool // paths of scopes for which the ages in a trace are ignored; see HasAge
+}
+
+// A kind is a kind of work, such as "request", or, if that is not known, the path of a scope.
+type kind struct{ noun, path string }
+
+func (k kind) count(n int) string {
+	if k.noun != "" {
+		return Pluralize(n, k.noun)
+	}
+	return fmt.Sprintf("%s ×%d", PathOr(k.path), n)
+}
+
+// PathOr returns the path of a scope, or a text that stands for it if no scope on the path has a name.
+func PathOr(path string) string { return cmp.Or(path, "(unnamed)") }
+
+// Pluralize returns n and the noun, with an s unless n is 1.
+func Pluralize(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return strconv.Itoa(n) + " " + noun
+}
+
+// Add adds the guards of the scope with the given path. d says what they stand for, and is nil if that
+// is not known. Add returns the number of guards that the report counts. If one guard stands for
+// several pieces of work, the report counts each piece as a guard.
+func (l *List) Add(d *ctxkey.WorkDescriber, path string, guards int) (counted int) {
+	if l.kinds == nil {
+		l.kinds, l.waiting, l.aged = map[kind]int{}, map[kind]int{}, map[string]bool{}
+	}
+	if d == nil {
+		l.kinds[kind{path: path}] += guards
+		return guards
+	}
+	w := d.Describe(guards)
+	if w.Extra > 0 {
+		l.kinds[kind{path: path}] += w.Extra
+		if guards -= w.Extra; guards == 0 {
+			return w.Extra
+		}
+	}
+	if counted = guards; w.Shared {
+		counted = max(w.Count, 1)
+	}
+	counted += w.Extra
+	if w.Count == 0 || len(w.Named) > 0 {
+		l.aged[path] = true
+	}
+	if w.Count == 0 {
+		l.waiting[kind{path: path}] += guards
+		return counted
+	}
+	l.kinds[kind{noun: w.Noun}] += w.Count
+	if len(w.Named) > 0 {
+		l.Nameable += w.Count
+		l.Named = append(l.Named, w.Named...)
+		slices.SortStableFunc(l.Named, func(a, b ctxkey.NamedWork) int { return cmp.Compare(b.Age, a.Age) })
+		l.Named = l.Named[:min(len(l.Named), ctxkey.MaxNamed)]
+	}
+	return counted
+}
+
+// HasAge reports whether the guards of the scope with the given path need no age from a trace: they are
+// requests, whose age is known, or they only wait for other guards.
+func (l *List) HasAge(path string) bool { return l.aged[path] }
+
+// Summary returns the kinds of work with their numbers, and the oldest piece of work: a request, or the
+// traced guard that was acquired at oldest, if it is older. The parameter oldest is empty if there is
+// no such guard.
+func (l *List) Summary(oldest string, age time.Duration) string {
+	counts := l.kinds
+	if len(counts) == 0 {
+		counts = l.waiting
+	}
+	if len(counts) == 0 {
+		return "nothing"
+	}
+	kinds := slices.SortedFunc(maps.Keys(counts), func(a, b kind) int {
+		// Work of a known kind comes before paths of scopes, which have no noun.
+		return cmp.Or(cmp.Compare(min(len(b.noun), 1), min(len(a.noun), 1)),
+			cmp.Compare(counts[b], counts[a]), cmp.Compare(a.noun, b.noun), cmp.Compare(a.path, b.path))
+	})
+	const maxKinds = 5
+	var names []string
+	for i, k := range kinds {
+		if i == maxKinds {
+			names = append(names, "others")
+			break
+		}
+		names = append(names, k.count(counts[k]))
+	}
+	last := len(names) - 1
+	text := names[last]
+	if last > 0 {
+		text = strings.Join(names[:last], ", ") + " and " + text
+	}
+	if len(l.Named) > 0 && l.Named[0].Age >= age {
+		oldest, age = l.Named[0].Name, l.Named[0].Age
+	}
+	if oldest != "" {
+		text += fmt.Sprintf(", oldest %d s: %s", (age+time.Second-1)/time.Second, oldest)
+	}
+	return text
+}
