@@ -250,7 +250,7 @@ const besideOps = 5_000_000
 // waits until the goroutine of the run before has ended, which may take as long as a report.
 type background struct{ sync.WaitGroup }
 
-// beside returns a function that calls run while a goroutine calls other repeatedly.
+// The function beside returns a function that calls run while a goroutine calls other repeatedly.
 func (b *background) beside(other func(), run func(n int)) func(int) {
 	b.Wait()
 	return func(int) {

@@ -170,11 +170,11 @@ func deep(depth int) *ctxshutdown.Swansong {
 	return s
 }
 
-// twice returns a function that runs half of the operations in each of two goroutines.
+// The function twice returns a function that runs half of the operations in each of two goroutines.
 func twice(run func(n int)) func(n int) { return apart(run, run) }
 
-// apart returns a function that runs half of the operations in one goroutine with a, and the other
-// half in another goroutine with b.
+// The function apart returns a function that runs half of the operations in one goroutine with a,
+// and the other half in another goroutine with b.
 func apart(a, b func(n int)) func(n int) {
 	return func(n int) {
 		var wg sync.WaitGroup
@@ -235,7 +235,8 @@ func (e errs) run(n int) {
 	}
 }
 
-// below returns a context that is depth calls of derive below ctx.
+// The function below calls derive depth times, beginning with ctx, and returns the resulting
+// context.
 func below(depth int, ctx context.Context, derive func(context.Context) (context.Context, context.CancelFunc)) (e errs) {
 	for range depth {
 		var cancel context.CancelFunc

@@ -156,7 +156,8 @@ var dial = sync.OnceValue(func() *lspconn.Conn {
 	return conn
 })
 
-// behind returns a function that sends a change of 1 KiB to a server that does not read.
+// The function behind returns a function that sends a change of 1 KiB to a server that does not
+// read.
 func behind() func() any {
 	conn := must(lspconn.Start(context.Background(), echo()))
 	must(conn.Ready(context.Background()))

@@ -104,7 +104,7 @@ func submitted(submitters int, submit func(func())) func(n int) {
 	}
 }
 
-// drainedLoop queues n callbacks, and returns a function that has the loop run them and end.
+// drainedLoop queues n callbacks, and returns a function that makes the loop run them and end.
 func drainedLoop(n int, f func()) func(int) {
 	l := eventloop.New(context.Background())
 	check(l.Start())

@@ -101,7 +101,7 @@ func (b *budget) begin() {
 	b.end = time.Now().Add(soft)
 }
 
-// until returns the time at which the budget ends.
+// The method until returns the time at which the budget ends.
 func (b *budget) until() time.Time {
 	if b.p != nil {
 		if st := b.p.Status(); st.Rung == Soft {

@@ -301,7 +301,7 @@ func (r *run) recordResult(err error) (cause error) {
 	return cmp.Or(err, ErrReturned)
 }
 
-// forced returns the event that other code than Run has called Force. If no other code has, the
+// forced returns the event for a call of Force by code other than Run. If no other code has, the
 // event has no cause. Force stops a scope before it cancels Work. A Force that has just begun is
 // therefore only visible in a Work context that is derived now, so forced derives one.
 func (r *run) forced() event {

@@ -285,7 +285,7 @@ func startCommand(t *testing.T, role string, cmd *exec.Cmd, env ...string) *prog
 // tooLong is a time-out that is reached only if the code under test is broken.
 const tooLong = 30 * time.Second
 
-// until reads the output of the program until a line begins with the given text.
+// The method until reads the output of the program until a line begins with the given text.
 func (p *program) until(says string) {
 	p.Helper()
 	for p.out.Scan() {

@@ -219,7 +219,8 @@ func serveUnknownProtocol(serve nextProto) nextProto {
 	}
 }
 
-// cancelled is a cancelled context. Shutdown returns at once if it is called with it.
+// cancelled is a cancelled context. Shutdown of a server returns at once if it is called with this
+// context.
 var cancelled = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -23,7 +23,7 @@ type frame2 struct {
 	payload    string
 }
 
-// next reads HTTP/2 frames up to the next one of a type in want, and returns that one.
+// The method next reads HTTP/2 frames up to the next one of a type in want, and returns that one.
 func (p *peer) next(want ...byte) frame2 {
 	p.t.Helper()
 	for {

@@ -75,7 +75,7 @@ func newAgent(t *testing.T, v *service, srv *http.Server, protocol string) *agen
 	return a
 }
 
-// gets sends a GET request and returns the body of the response.
+// The method gets sends a GET request and returns the body of the response.
 func (a *agent) gets(path, wantProtocol string) string {
 	a.t.Helper()
 	resp, err := a.Get(a.url + path)
@@ -215,7 +215,7 @@ func request2(stream byte, path string) string {
 // room returns an HTTP/2 frame with which a client makes room for the body of a response.
 func room(stream byte) string { return frameOf(stream, 8, 0, "\x3f\xff\xff\xff") }
 
-// until reads HTTP/2 frames up to the first frame of the type want.
+// The method until reads HTTP/2 frames up to the first frame of the type want.
 func (p *peer) until(want byte) {
 	p.t.Helper()
 	for {

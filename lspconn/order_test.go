@@ -357,8 +357,8 @@ func TestClose_ConcurrentResponseDoesNotInterleaveWithShutdown(t *testing.T) {
 	})
 }
 
-// TestConn_DeliversRandomMessagesInOrder has a server send notifications, requests and responses
-// in a random order to handlers that take random times, and of which some call Async. The test then
+// TestConn_DeliversRandomMessagesInOrder makes a server send notifications, requests and responses
+// in a random order. The handlers take random times, and some of them call Async. The test then
 // compares the order of delivery with the order of sending. LSPCONN_SEED=n runs the history of one
 // seed.
 func TestConn_DeliversRandomMessagesInOrder(t *testing.T) {

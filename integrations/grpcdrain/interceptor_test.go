@@ -28,7 +28,8 @@ type fakeStream struct {
 
 func (f fakeStream) Context() context.Context { return f.ctx }
 
-// both runs check with the unary and with the stream interceptor, which have the same contract.
+// The function both runs check twice: with the unary and with the stream interceptor, which have
+// the same contract.
 func both(t *testing.T, check func(t *testing.T, call func(s *ctxshutdown.Swansong, client context.Context, h func(context.Context) error) error)) {
 	const method = "/test.Service/Method"
 	t.Run("unary", func(t *testing.T) {

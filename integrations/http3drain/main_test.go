@@ -222,7 +222,7 @@ func (p *peer) awaitClose() {
 	}
 }
 
-// receives reads the response on str and checks that it contains text.
+// The method receives reads the response on str and checks that it contains text.
 func (p *peer) receives(str *quic.Stream, text string) {
 	p.t.Helper()
 	b, err := io.ReadAll(str)

@@ -29,7 +29,8 @@ type checker struct {
 	here bool // whether to check also that programs, directories and certificates exist on this machine
 }
 
-// must reports a broken rule at the key, unless ok is true or the key already has an error.
+// The method must reports a broken rule at the key, unless ok is true or the key already has an
+// error.
 func (k *checker) must(ok bool, key, format string, args ...any) {
 	if !ok && !k.wrong[key] {
 		k.fail(key, format, args...)

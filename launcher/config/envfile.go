@@ -14,7 +14,8 @@ import (
 // maxEnvFile bounds how much of an env_file is read.
 const maxEnvFile = 1 << 20
 
-// readEnvFiles sets FromFiles of a group. Of files that have the same variable, the last one counts.
+// readEnvFiles sets FromFiles of a group. If several files have the same variable, the last file
+// counts.
 func (k *checker) readEnvFiles(at string, g *Group) {
 	g.FromFiles = nil
 	for n, name := range g.EnvFile {

@@ -123,7 +123,7 @@ func (s *stage) start(ctx context.Context) error {
 	}
 }
 
-// until waits until an event after the first n events meets the condition.
+// The method until waits until an event after the first n events meets the condition.
 func (s *stage) until(ctx context.Context, n int, what string, meets func(*pb.Event) bool) error {
 	for {
 		ok, next := s.log.has(n, meets)

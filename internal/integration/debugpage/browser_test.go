@@ -357,7 +357,7 @@ func (p *page) text(selector string) string {
 	return s
 }
 
-// until waits until the JavaScript expression condition is true.
+// The method until waits until the JavaScript expression condition is true.
 func (p *page) until(condition string) {
 	p.Helper()
 	var r struct {

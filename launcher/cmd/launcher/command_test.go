@@ -48,7 +48,8 @@ func (s *site) health() (h health) {
 	return h
 }
 
-// until waits until the status of the launcher satisfies the condition is.
+// The method until waits until the status of the launcher satisfies the condition in the parameter
+// is.
 func (s *site) until(what string, is func(h health) bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)

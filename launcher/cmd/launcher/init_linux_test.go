@@ -101,7 +101,8 @@ process_groups:
 	testkit.Equal(t, "exit, with log "+d.log(), d.ends(), 0)
 }
 
-// inside returns a function that runs a command as the first process of a PID namespace.
+// The function inside returns a function that runs a command as the first process of a PID
+// namespace.
 func (s *site) inside() func(command ...string) *exec.Cmd {
 	s.t.Helper()
 	unshare := []string{"--pid", "--fork", "--mount-proc", "--kill-child"}
@@ -119,7 +120,7 @@ func (s *site) inside() func(command ...string) *exec.Cmd {
 	return inside
 }
 
-// first returns the pid of the first process of the namespace.
+// The function first returns the pid of the first process of the namespace.
 func (d *daemon) first() int {
 	d.t.Helper()
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", d.cmd.Process.Pid, d.cmd.Process.Pid))

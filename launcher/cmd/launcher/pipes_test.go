@@ -137,7 +137,7 @@ func full(t *testing.T) *os.File {
 	return w
 }
 
-// ignores reports whether the process of a group ignores a signal.
+// The function ignores reports whether the process of a group ignores a signal.
 func (s *site) ignores(group string, sig syscall.Signal) bool {
 	s.t.Helper()
 	var h struct {

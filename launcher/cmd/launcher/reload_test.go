@@ -30,8 +30,8 @@ process_groups:
 	shown   = "nothing was applied\n"
 )
 
-// breaks writes and reloads a file with which the group web cannot start, because a file named bad
-// exists. It checks that the roll fails.
+// The method breaks writes and reloads a file with which the group web cannot start, because a file
+// named bad exists. It checks that the roll fails.
 func (s *site) breaks(yaml string) (mend func()) {
 	s.t.Helper()
 	bad := filepath.Join(s.dir, "bad")

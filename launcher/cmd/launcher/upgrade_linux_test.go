@@ -63,7 +63,8 @@ func (d *daemon) status() (s status) {
 	return s
 }
 
-// awaits asks for the status again and again until the status satisfies the condition of the test.
+// The method awaits asks for the status again and again until the status satisfies the condition of
+// the test.
 func (d *daemon) awaits(what string, ok func(status) bool) status {
 	d.t.Helper()
 	for late := time.Now().Add(tooLong); ; {
@@ -425,7 +426,8 @@ func TestUpgrade_KeepsOrdersAndFailures(t *testing.T) {
 	}
 }
 
-// A process that is to be kept and is not in the state file is named as such also after an upgrade.
+// If a process is to be kept but is missing from the state file, the launcher still reports that
+// after an upgrade.
 func TestUpgrade_StillReportsProcessMissingFromStateFile(t *testing.T) {
 	s := newSite(t, webFile+`    on_launcher_death: keep
 `)

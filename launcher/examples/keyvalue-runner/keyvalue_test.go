@@ -106,13 +106,13 @@ func (kv *keyvalue) client(keepAlive bool) *load.Client {
 	}}
 }
 
-// until waits for a process to enter a state.
+// The method until waits for a process to enter a state.
 func (kv *keyvalue) until(id string, state launcher.State) {
 	kv.t.Helper()
 	kv.await(fmt.Sprintf("%s is %v", id, state), func(p launcher.Status) bool { return p.ID == id && p.State == state })
 }
 
-// replaced waits until a process with another pid is ready.
+// The method replaced waits until a process with another pid is ready.
 func (kv *keyvalue) replaced(pid int) {
 	kv.t.Helper()
 	kv.await("another process is ready", func(p launcher.Status) bool { return p.PID != pid && p.State == launcher.Ready })

@@ -57,7 +57,7 @@ type Launcher interface {
 	// Notifier returns the process that notifications for id are about.
 	Notifier(id string) (Process, error)
 
-	// Upgrade has another program take over. It returns only if that fails, or if dry is true.
+	// Upgrade makes another program take over. It returns only if that fails, or if dry is true.
 	Upgrade(ctx context.Context, program, reason, id string, dry bool) error
 
 	// Upgraded returns the path of this program and the number of processes that it has taken over

@@ -32,8 +32,8 @@ const (
 	// RollStep reports progress of a roll: the roll waits for canaries, retries, is resumed or
 	// turns back.
 	RollStep Kind = "roll-step"
-	// RollDone reports that a roll has replaced all processes, or that a rollback by order has
-	// brought back all.
+	// RollDone reports that a roll has replaced all processes, or that a rollback, which a user has
+	// ordered, has brought back all earlier processes.
 	RollDone    Kind = "roll-done"
 	RollFailed  Kind = "roll-failed"  // a roll has ended without replacing all processes, or has paused
 	Ordered     Kind = "ordered"      // an operator has stopped, started or scaled a group

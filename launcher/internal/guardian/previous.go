@@ -94,7 +94,8 @@ func (e *ender) empty(c proc.Containment) {
 	}
 }
 
-// keeps reports whether a process is to be adopted. If it is not, keeps ends the process.
+// The method keeps reports whether a process is to be adopted. If it is not, the method ends the
+// process.
 func (e *ender) keeps(p *statefile.Process) bool {
 	switch {
 	case !e.sameBoot:

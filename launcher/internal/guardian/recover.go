@@ -17,9 +17,9 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
-// leftovers are what the launchers of a directory have left running, as far as it is found by the
-// variables in the environment of each process. The state file has more: how far a stop has come,
-// ports, finished jobs, and what the processes were started with.
+// leftovers lists the processes that the launchers of a directory have left running and that are
+// found by the variables in their environment. The state file contains more: how far a stop has
+// come, ports, finished jobs, and the configuration of the processes.
 type leftovers struct {
 	kept      []proc.Marked // processes to adopt, oldest first
 	doomed    []proc.Marked // processes that were to die with their launcher
@@ -172,8 +172,8 @@ func (l leftovers) addTo(s statefile.State, groups []spec.Group) {
 }
 
 // addListeners adds the listeners of the groups that a state lacks, as far as kept processes or
-// guardians have them open. It returns the addresses that were added, by group. A listener on port
-// 0 is not found, because nothing says which of the open ones it is.
+// guardians have them open. It returns the addresses that were added, by group. A listener that is
+// configured with port 0 is not found, because nothing says which of the open listeners it is.
 func addListeners(s statefile.State, groups []spec.Group) map[string][]string {
 	added := map[string][]string{}
 	for _, cfg := range groups {

@@ -76,7 +76,8 @@ func run(ctx context.Context, r Role, p spec.Probe, started time.Time, check Che
 	}
 }
 
-// once makes one check, within the time of the probe.
+// The function once makes one check, and waits for its result no longer than the timeout of the
+// probe.
 func once(ctx context.Context, p spec.Probe, check Check) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.Timeout, fmt.Errorf("no answer within %v", p.Timeout))
 	defer cancel()

@@ -65,8 +65,8 @@ func (p *Process) adopt() error {
 // LearnSecrets makes the launcher mask the secrets of a process that is to be adopted.
 func (p *Process) LearnSecrets() { p.learnSecrets(startedWith(p.adopted.Adoptable.PID)) }
 
-// startedWith returns the arguments and the environment with which a process was started, as far as
-// the system says so.
+// startedWith returns the arguments and the environment with which a process was started, if the
+// system tells them.
 func startedWith(pid int) (args, env []string) {
 	read := func(name string) []string {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))

@@ -154,8 +154,8 @@ func (p *Process) AskDrain(ctx context.Context) (metrics *pb.ShutdownMetrics, me
 	return p.group.Secrets.MaskMetrics(answer.GetMetrics()), p.group.Secrets.Mask(answer.GetMessage())
 }
 
-// Stop has the process stopped, within grace unless that is 0. If it is being stopped already,
-// nothing changes.
+// Stop begins to stop the process. If grace is not 0, it replaces the configured grace period. If
+// the process is being stopped already, nothing changes.
 func (p *Process) Stop(reason string, grace time.Duration) {
 	p.Send(lifecycle.Event{Kind: lifecycle.OnStop, Reason: reason, Grace: grace})
 }

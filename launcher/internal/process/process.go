@@ -294,7 +294,7 @@ func (p *Process) firstEvent() lifecycle.Event {
 		GrantedUntil: p.stopTimes.grantedUntil, SignalsSent: p.stopTimes.signals, Reason: st.Reason, Grace: p.grace}
 }
 
-// usedProtocol returns what the process uses, as far as it is known.
+// usedProtocol returns the protocol that the process uses, or an empty string if it is not known.
 func (p *Process) usedProtocol() spec.Protocol {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -38,7 +38,7 @@ func Holds(ctx context.Context, server, query string) (holds bool, value string,
 	return true, value, nil
 }
 
-// An answer is what a server answers to a query, as far as it is needed.
+// An answer contains the parts of a server's answer to a query that this package needs.
 type answer struct {
 	Status string
 	Error  string

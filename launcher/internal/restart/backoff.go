@@ -31,16 +31,16 @@ func (b *BackOff) EndRow() { b.Failures = 0 }
 // Started is called when a process has been started.
 func (b *BackOff) Started() { b.postponed = 0 }
 
-// Postpone has the next process started after a pause, because the launcher could not start one. It
-// returns the length of the pause.
+// Postpone delays the start of the next process by a pause, because the launcher could not start
+// one. It returns the length of the pause.
 func (b *BackOff) Postpone(cfg spec.Restart, now time.Time) time.Duration {
 	b.postponed++
 	return b.pause(cfg.Backoff(b.postponed), now)
 }
 
-// Fail counts the failure of a process that became ready at this time, zero for never. It has the
-// next process started after a pause, or gives the group up. If the process had been ready for
-// long, its failure does not lengthen a row of failures; it begins a row if there is none.
+// Fail counts the failure of a process that became ready at this time, zero for never. It delays
+// the start of the next process by a pause, or gives the group up. If the process had been ready
+// for long, its failure does not lengthen a row of failures; it begins a row if there is none.
 func (b *BackOff) Fail(cfg spec.Restart, readyAt, now time.Time) (pause time.Duration, givesUp bool) {
 	stable := !readyAt.IsZero() && now.Sub(readyAt) >= cfg.ResetAfter
 	if stable && b.CanEndRow(readyAt) {

@@ -66,7 +66,7 @@ func (r *Revision) Scale(n int) { r.Shortfall.ScaledDown = r.Config.Desired - n 
 // nothing is wrong.
 type Shortfall struct {
 	ScaledDown int  // by how many processes a user has scaled the group down; negative if it was scaled up
-	Stopped    bool // the group was stopped by order, and has no processes
+	Stopped    bool // a user has stopped the group, so it has no processes
 	Finished   int  // number of processes that ended and, by the restart policy, are not replaced
 	Failed     int  // number of processes in Finished that ended with a failure
 }

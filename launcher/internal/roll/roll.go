@@ -20,7 +20,7 @@ type Roll struct {
 	state     State
 	failures  [2]int        // numbers of failures by version, since the roll began
 	last      *Failure      // the last failure; nil if there was none since the beginning, or since the roll was resumed
-	ordered   bool          // the roll turned back by order and not because of a failure
+	ordered   bool          // the roll turned back because a user has ordered it, and not because of a failure
 	rejected  bool          // the canaries have failed their check
 	passedAt  time.Duration // when the last check began that the canaries have passed; 0: they have passed none
 	announced bool          // the roll has reported that all canaries are available
@@ -219,7 +219,8 @@ func (r *Roll) DelayProgress(now time.Duration) { r.state.Progress = now }
 // GivenUp returns the number of instances that are not replaced.
 func (r *Roll) GivenUp() int { return r.state.GivenUp }
 
-// Ordered reports whether the roll turned back by order and not because of a failure.
+// Ordered reports whether the roll turned back because a user has ordered it, and not because of a
+// failure.
 func (r *Roll) Ordered() bool { return r.ordered }
 
 // Resume ends a pause. The rules are those of Destination.

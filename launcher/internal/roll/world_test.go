@@ -219,7 +219,7 @@ func (w *world) scale(desired int) {
 	}
 }
 
-// over reports whether the roll has ended or is paused.
+// The method over reports whether the roll has ended or is paused.
 func (w *world) over() bool { return w.state.Phase.Ended() || w.state.Paused }
 
 // settle lets everything succeed and time pass until the roll has ended or is paused.

@@ -97,7 +97,8 @@ type Taken struct {
 }
 
 // Take returns the launcher with this directory that was handed over to this program, nil if none
-// was. It does so once. It can return both an error and a Taken, which can only go back.
+// was. Only the first successful call returns it. Take can return both an error and a Taken, with
+// which the program can only go back.
 func Take(dir string) (*Taken, error) { return take(func(h *Handoff) bool { return h.Dir == dir }) }
 
 // GoBack executes again the program that has handed over, if this one has failed before it has
