@@ -13,9 +13,9 @@ import (
 // that main writes to a closed pipe.
 const signalsAfterRun = 5 * time.Second
 
-// repeatTime is the time after a signal in which a SIGTERM or SIGHUP does not count. Service managers
-// send SIGTERM and SIGHUP together, wrappers pass a signal on that the process has received already,
-// and a terminal that closes sends SIGHUP twice.
+// repeatTime is the time after a signal in which a SIGTERM or SIGHUP does not count. Service
+// managers send SIGTERM and SIGHUP together, wrapper programs pass on a signal that the process has
+// already received, and a terminal that closes sends SIGHUP twice.
 const repeatTime = time.Second
 
 // defaultSignals returns the signals that stop a process without WithSignals.

@@ -104,8 +104,8 @@ func (b *inbox) end() {
 	b.checkDelivered()
 }
 
-// checkDelivered closes delivered if no message waits, and the last one is not just being delivered.
-// It does not wait for a handler to which the last message was passed. The caller holds b.mu.
+// checkDelivered closes the channel delivered if no message waits and none is being delivered. It
+// does not wait for a handler to which the last message was passed. The caller holds b.mu.
 func (b *inbox) checkDelivered() {
 	if b.ended && len(b.waiting) == 0 && (!b.delivering || b.ordered.Load() != nil) && !isClosed(b.delivered) {
 		close(b.delivered)

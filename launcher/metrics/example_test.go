@@ -37,7 +37,7 @@ func launchExample() (m *launcher.Manager, stop func()) {
 	}
 }
 
-// A program with a registry of its own.
+// A program that has a registry registers the collector there.
 func ExampleNew() {
 	m, stop := launchExample()
 	defer stop()
@@ -63,7 +63,7 @@ func ExampleNew() {
 	// Processes that have been ready for min_ready, and are in routing. 2
 }
 
-// A program without a registry.
+// A program that has no registry calls Serve.
 func ExampleServe() {
 	m, stop := launchExample()
 	defer stop()

@@ -226,7 +226,8 @@ func (r *recorder) recordMarks(now *snapshot) {
 		rung = now.status.Rung
 	}
 	complete := now.state == ctxshutdown.Complete
-	// After a complete drain, the process is in phase Exit too. That must not be shown as given up.
+	// After a complete drain, the process is in phase Exit too. The page must not show this as a
+	// drain that was given up.
 	if rung != graceful.Serving && !(rung == graceful.Exit && complete) {
 		reached(stepOf(rung), now.status.Since)
 	}

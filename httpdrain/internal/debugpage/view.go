@@ -140,12 +140,12 @@ const (
 // stepOf returns the step for a phase. The first steps have the order of the phases.
 func stepOf(r graceful.Rung) step { return step(r) }
 
-// String returns the name of s in JSON.
+// String returns the name of the step in the JSON format.
 func (s step) String() string {
 	return [...]string{"Serving", "LameDuck", "Soft", "Hard", "Exit", "Complete"}[min(max(s, 0), stepDone)]
 }
 
-// title returns the name of s on the page.
+// title returns the name of the step on the page.
 func (s step) title() string {
 	return [...]string{"Serving", "Lame duck", "Soft", "Hard", "Exit", "Drained"}[min(max(s, 0), stepDone)]
 }

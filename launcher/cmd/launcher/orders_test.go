@@ -62,7 +62,8 @@ func TestOrders_AcceptSeveralNames(t *testing.T) {
 	}
 }
 
-// A signal reaches the processes of a group by its name in any form.
+// The command signal accepts the name of a signal in any form, and sends the signal to the
+// processes of a group.
 func TestSignal_SendsNamedSignal(t *testing.T) {
 	s := newSite(t, two)
 	d := s.starts()

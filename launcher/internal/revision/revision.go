@@ -1,5 +1,5 @@
-// Package revision has the configurations of a group by number, and why a group has fewer processes
-// than its configuration says.
+// Package revision records the configurations of a group by number, and why the group has fewer
+// processes than its configuration says.
 package revision
 
 import (
