@@ -154,7 +154,6 @@ func TestCommandLine_RefusesConflictingFlags(t *testing.T) {
 		{[]string{"stop", "web-1", "--grace", "25h"}, "launcher: --grace must be more than 0 and at most 24h0m0s, not 25h0m0s"},
 		{[]string{"run", "--kind", "batch", "--", "true"}, `launcher: --kind must be service or job, not "batch"`},
 		{[]string{"run", "--max", "0s", "--", "true"}, "launcher: --max must be more than 0 and at most 24h0m0s, not 0s"},
-		{[]string{"run", "--min-ready", "-1s", "--", "true"}, "launcher: --min-ready must be 0 or more and at most 24h0m0s, not -1s"},
 		{[]string{"logs", "-n", "-5"}, "launcher: --lines must be 0 or more, not -5"},
 		{[]string{"status", "--cert", "a.pem"}, "launcher: --cert is only for --remote; name the host:port"},
 		{[]string{"status", "--remote", "127.0.0.1:1", "--cert", "a.pem"}, "launcher: --remote needs --key: over TCP"},

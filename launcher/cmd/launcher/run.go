@@ -25,15 +25,14 @@ import (
 
 func runCommand(at *place) *cobra.Command {
 	g := launcher.GroupConfig{}
-	var minHealthy, maxSurge int
-	var protocol, kind, restart, death, metricsAt string
+	var protocol, kind, restart, metricsAt string
 	var listen []string
 	var whenDone bool
 	cmd := &cobra.Command{
 		Use:   "run -f file | run [flags] -- command [argument ...]",
 		Short: "Run groups of processes until ^C or SIGTERM",
 		Long: "Run the groups of a file, or one group that is described by flags, until ^C or SIGTERM. Then all processes are drained; a second " +
-			"signal kills those that remain. SIGHUP reloads the file, as the command reload does; without a file, SIGHUP is like SIGTERM. SIGUSR2 is like the command upgrade. " +
+			"signal kills those that remain. SIGHUP reloads the file, as the command reload does; without a file, SIGHUP is like SIGTERM. A group that needs more than the flags have is written in a file. SIGUSR2 is like the command upgrade. " +
 			"The launcher does not block if its output is not read.\n\nIn the command, {id} stands for the id of " +
 			"the process, {dir} for the launcher's directory, and {socket} for a path and {port} for a port that the process can listen on.\n\nThe exit code is 0 " +
 			"if all processes were drained, 1 after an error or, at the end of jobs, if one has failed, 2 if a second signal killed processes, and 3 if some could not be ended.",
@@ -47,20 +46,13 @@ func runCommand(at *place) *cobra.Command {
 			if len(args) == 0 {
 				return errors.New("launcher: nothing to run; name a file by -f, or a command after --")
 			}
-			if err := checkDurations(cmd, "min-ready", "deregister-delay"); err != nil {
+			if err := checkDurations(cmd); err != nil {
 				return err
 			}
 			g.Command = args
 			g.Protocol, g.Restart.Policy = launcher.Protocol(protocol), launcher.RestartPolicy(restart)
-			g.OnLauncherDeath = launcher.LauncherDeath(death)
 			if g.Job = kind == string(config.Job); !g.Job && kind != string(config.Service) {
 				return fmt.Errorf("launcher: --kind must be service or job, not %q", kind)
-			}
-			if cmd.Flags().Changed("min-healthy") {
-				g.MinHealthy = &minHealthy
-			}
-			if cmd.Flags().Changed("max-surge") {
-				g.MaxSurge = &maxSurge
 			}
 			for _, address := range listen {
 				g.Listen = append(g.Listen, launcher.Listen{Address: address})
@@ -78,38 +70,26 @@ func runCommand(at *place) *cobra.Command {
 	f.BoolVar(&whenDone, "exit-when-done", false, "exit when no process is left, and none is started without an order (default if all groups are jobs)")
 	f.StringVar(&kind, "kind", string(config.Service), "service, or job for processes that run to completion")
 	f.IntVar(&g.Desired, "desired", 1, "number of processes")
-	f.IntVar(&minHealthy, "min-healthy", 0, "number of processes that must stay ready during a roll (default: all of them)")
-	f.IntVar(&maxSurge, "max-surge", 1, "number of processes that there may be beyond --desired during a roll")
 	f.StringVar(&protocol, "protocol", string(launcher.Auto), "auto, or what the processes use: grpc, notify (for sd_notify), or signals")
-	f.StringVar(&death, "on-launcher-death", string(launcher.Kill), "what happens to the processes if the launcher is killed: kill, or keep for the next launcher with this directory")
 	f.StringVar(&restart, "restart", string(launcher.OnFailure), "which processes are restarted when they exit: on-failure, always, never")
-	f.DurationVar(&g.HealthCheckTimeout, "health-check-timeout", 30*time.Second, "time for a process to become ready")
-	f.DurationVar(&g.MinReady, "min-ready", 0, "time that a process must be ready before a roll relies on it")
 	f.DurationVar(&g.Shutdown.Grace, "grace", 3*time.Second, "time in which a process should drain; what still drains then is reported")
 	f.DurationVar(&g.Shutdown.Max, "max", 10*time.Second, "time in which a process must drain, whatever it asks for")
-	f.DurationVar(&g.Shutdown.DeregisterDelay, "deregister-delay", 0, "time between leaving the router and draining")
 	f.StringVar(&g.Log.Path, "log", "", "`file` for the output of the processes, rotated (default: standard output)")
 	f.StringVar(&metricsAt, "metrics", "", "`address` for Prometheus, such as "+metrics.DefaultAddress+" (default: no metrics)")
 	choice(cmd, "kind", string(config.Service), string(config.Job))
 	choice(cmd, "protocol", string(launcher.Auto), string(launcher.GRPC), string(launcher.Notify), string(launcher.Signals))
-	choice(cmd, "on-launcher-death", string(launcher.Kill), string(launcher.Keep))
 	choice(cmd, "restart", string(launcher.OnFailure), string(launcher.Always), string(launcher.Never))
 	f.StringArrayVar(&listen, "listen", nil, "`address` to listen on; the processes inherit the listener (LISTEN_FDS)")
 	return cmd
 }
 
-// checkDurations returns an error if a duration flag is negative or too long. It also returns an
-// error if a flag is 0, because 0 would mean the default. The flags in zeroAllowed may be 0.
-func checkDurations(cmd *cobra.Command, zeroAllowed ...string) (err error) {
+// checkDurations returns an error if a duration flag is not positive or too long: 0 would mean the
+// default.
+func checkDurations(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		d, other := cmd.Flags().GetDuration(f.Name)
-		least, rule := time.Duration(1), "more than 0"
-		if slices.Contains(zeroAllowed, f.Name) {
-			least, rule = 0, "0 or more"
-		}
-		if other == nil && (d < least || d > longest) {
-			err = errors.Join(err, fmt.Errorf("launcher: --%s must be %s and at most %v, not %v; leave it out to use the configured value, or the default",
-				f.Name, rule, longest, d))
+		if d, other := cmd.Flags().GetDuration(f.Name); other == nil && (d <= 0 || d > longest) {
+			err = errors.Join(err, fmt.Errorf("launcher: --%s must be more than 0 and at most %v, not %v; leave it out to use the configured value, or the default",
+				f.Name, longest, d))
 		}
 	})
 	return err
