@@ -72,7 +72,7 @@ package ctxshutdown
 // The package has two halves, and this is where each file belongs:
 //
 //	scopes      context lazycontext guard completion work group go options report trace
-//	interrupts  interrupt reader writer listener iter channel call wake copy detached
+//	interrupts  interrupt reader writer listener iter channel call wake detached
 //
 // The scopes do not use the interrupts. The interrupts use of the scopes Acquire, Go, Guard,
 // ErrShutdown, and the standard context of a Swansong.

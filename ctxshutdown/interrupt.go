@@ -106,3 +106,21 @@ func isTimeout(err error) bool {
 	var t interface{ Timeout() bool }
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &t) && t.Timeout()
 }
+
+// io.Copy lets the kernel move the bytes between sockets, pipes and files, if it recognizes them by
+// their types. Therefore Reader.WriteTo and Writer.ReadFrom pass the wrapped source and destination to
+// package copyio, as far as the copy can be ended by the context:
+//
+//	the source can be woken    as a whole; the wake ends it
+//	a regular file             in pieces, with a check of the context before each
+//	other sources              by single Reads and Writes, through a readerFunc and a writerFunc
+
+// readerFunc is a source with the method Read only.
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// writerFunc is a destination with the method Write only.
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

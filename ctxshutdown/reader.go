@@ -23,6 +23,8 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/swansong-go/swansong/internal/copyio"
 )
 
 // A Reader reads from a source until its context is done, and then returns [io.EOF]. The stop loses
@@ -92,7 +94,7 @@ func NewReader(ctx context.Context, r io.Reader, opts ...InterruptOption) *Reade
 // isStdin reports whether r is os.Stdin and a Read of it may block for long.
 func isStdin(r io.Reader) bool {
 	f, ok := r.(*os.File)
-	return ok && f == os.Stdin && !isRegular(f)
+	return ok && f == os.Stdin && !copyio.IsRegular(f)
 }
 
 // Read reads from the source. Once the context is done it returns 0 and [io.EOF], even if the
@@ -218,8 +220,8 @@ func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
 	switch {
 	case r.waker.canWake():
 		n, err = r.copyWakeable(w)
-	case r.background == nil && isReaderFrom(w) && isRegular(r.src):
-		n, err, _ = copyPieces(w, r.src, r.checkOpen)
+	case r.background == nil && copyio.IsReaderFrom(w) && copyio.IsRegular(r.src):
+		n, err, _ = copyio.Pieces(w, r.src, r.checkOpen)
 	default:
 		n, err = io.Copy(w, readerFunc(r.Read))
 	}
@@ -251,7 +253,7 @@ func (r *Reader) copyWakeable(w io.Writer) (n int64, err error) {
 	if d, ok := w.(*Writer); ok {
 		n, err, dstFailed = d.copyFrom(r.src)
 	} else {
-		n, err, dstFailed = transfer(w, r.src)
+		n, err, dstFailed = copyio.Transfer(w, r.src)
 	}
 	// When the context ends, a deadline in the past interrupts the read of the source. The time-out that
 	// follows from it is not an error of the source.

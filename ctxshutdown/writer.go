@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/copyio"
 	"github.com/swansong-go/swansong/internal/ctxkey"
 )
 
@@ -162,7 +163,7 @@ func (w *Writer) finish() {
 // A regular file is copied by [io.Copy] in pieces of 1 MiB, so that the kernel can move the bytes.
 // ReadFrom does not wake r; if r can block, pass a [Reader] of it.
 func (w *Writer) ReadFrom(r io.Reader) (n int64, err error) {
-	if isReaderFrom(w.dst) && isRegular(r) {
+	if copyio.IsReaderFrom(w.dst) && copyio.IsRegular(r) {
 		n, err, _ = w.copyFrom(r)
 		return n, err
 	}
@@ -175,12 +176,12 @@ func (w *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 }
 
 // copyFrom copies in pieces from a source that does not block, or that the caller wakes. Like
-// transfer, it also reports whether the destination failed.
+// copyio.Transfer, it also reports whether the destination failed.
 func (w *Writer) copyFrom(src io.Reader) (n int64, err error, dstFailed bool) {
 	w.waker.enter()
 	n, err, dstFailed = func() (int64, error, bool) {
 		defer w.waker.leave() // also if the source panics
-		return copyPieces(w.dst, src, w.checkOpen)
+		return copyio.Pieces(w.dst, src, w.checkOpen)
 	}()
 	if dstFailed {
 		err = w.handleError(err) // after leave: see finish
@@ -197,10 +198,6 @@ func (w *Writer) writeRead(p []byte) (n int, err error) {
 	}
 	return n, err
 }
-
-type writerFunc func(p []byte) (int, error)
-
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // Close releases the guard. From then on Write returns an error that matches [os.ErrClosed], while
 // a blocked Write continues. Close does not close the destination. It always returns nil.

@@ -1,15 +1,9 @@
-package ctxshutdown
-
-// Interrupts: io.Copy through a Reader or a Writer.
+// Package copyio copies streams for wrappers of sources and destinations, by [io.Copy].
 //
 // Between sockets, pipes and files, io.Copy lets the kernel move the bytes (splice, sendfile,
 // copy_file_range on Linux). It recognizes such a pair by the types of its arguments, so a wrapper
-// around one of them would prevent that. Reader.WriteTo and Writer.ReadFrom therefore pass the
-// wrapped source and destination to io.Copy, as far as the copy can be ended by the context:
-//
-//	the source can be woken    as a whole; the wake ends it
-//	a regular file             in pieces, with a check of the context before each
-//	other sources              by single Reads and Writes through the wrapper
+// around one of them would prevent that. So a wrapper passes what it wraps to this package.
+package copyio
 
 import (
 	"errors"
@@ -22,12 +16,12 @@ import (
 // pieceSize is the number of bytes that the kernel copies between two checks of the context.
 const pieceSize = 1 << 20
 
-// transfer copies src to dst by io.Copy, with splice or sendfile if possible. It also reports
+// Transfer copies src to dst by io.Copy, with splice or sendfile if possible. It also reports
 // whether the error is one of dst. A caller that has woken src by a deadline in the past ignores
 // the time-out of src. It must not ignore a time-out of dst, because then bytes that were read and
 // not written would be lost without an error.
-func transfer(dst io.Writer, src io.Reader) (n int64, err error, dstFailed bool) {
-	if _, ok := dst.(*net.UnixConn); !ok && !isReaderFrom(dst) {
+func Transfer(dst io.Writer, src io.Reader) (n int64, err error, dstFailed bool) {
+	if _, ok := dst.(*net.UnixConn); !ok && !IsReaderFrom(dst) {
 		w := &errorTracker{dst: dst}
 		n, err = io.Copy(w, src)
 		return n, err, w.failed
@@ -42,9 +36,9 @@ func transfer(dst io.Writer, src io.Reader) (n int64, err error, dstFailed bool)
 	return n, err, failure != nil
 }
 
-// isReaderFrom reports whether w has a method ReadFrom, as sockets, files and bufio.Writer have.
+// IsReaderFrom reports whether w has a method ReadFrom, as sockets, files and bufio.Writer have.
 // io.Copy then leaves the copy to that method.
-func isReaderFrom(w io.Writer) bool {
+func IsReaderFrom(w io.Writer) bool {
 	_, ok := w.(io.ReaderFrom)
 	return ok
 }
@@ -61,9 +55,9 @@ func (w *errorTracker) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// copyPieces is like transfer, but copies in pieces of pieceSize bytes. It calls the function check
+// Pieces is like Transfer, but copies in pieces of pieceSize bytes. It calls the function check
 // before each piece, and ends if check returns an error. It reads no more than it writes.
-func copyPieces(dst io.Writer, src io.Reader, check func() error) (n int64, err error, dstFailed bool) {
+func Pieces(dst io.Writer, src io.Reader, check func() error) (n int64, err error, dstFailed bool) {
 	all, ok := src.(*io.LimitedReader)
 	if !ok {
 		all = &io.LimitedReader{R: src, N: math.MaxInt64}
@@ -75,7 +69,7 @@ func copyPieces(dst io.Writer, src io.Reader, check func() error) (n int64, err 
 		// Package net uses sendfile for a file in one LimitedReader, but not in two. So each piece
 		// is a new LimitedReader around all.R, not one around all.
 		size := min(all.N, pieceSize)
-		m, err, dstFailed := transfer(dst, &io.LimitedReader{R: all.R, N: size})
+		m, err, dstFailed := Transfer(dst, &io.LimitedReader{R: all.R, N: size})
 		n += m
 		all.N -= m
 		if err != nil || m < size {
@@ -85,9 +79,9 @@ func copyPieces(dst io.Writer, src io.Reader, check func() error) (n int64, err 
 	return n, nil, false
 }
 
-// isRegular reports whether src is a regular file or a part of one. Reads of such a source do not
+// IsRegular reports whether src is a regular file or a part of one. Reads of such a source do not
 // block for long.
-func isRegular(src io.Reader) bool {
+func IsRegular(src io.Reader) bool {
 	if l, ok := src.(*io.LimitedReader); ok {
 		src = l.R
 	}
@@ -100,8 +94,3 @@ func isRegular(src io.Reader) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode().IsRegular()
 }
-
-// readerFunc is a source with the method Read only, so that io.Copy calls Read for every piece.
-type readerFunc func([]byte) (int, error)
-
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
