@@ -21,8 +21,8 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// fileVar names the file in which the programs of this file write what happened. Their standard
-// output and standard error are lost.
+// fileVar names the file in which the programs of this file write what happened. No process reads
+// their standard output and standard error.
 const fileVar = "GRACEFUL_FILE"
 
 func report(format string, args ...any) {

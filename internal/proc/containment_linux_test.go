@@ -342,7 +342,7 @@ func TestStart_KillsLeftoversOfDeadPrograms(t *testing.T) {
 
 // runUntilKilled runs the test binary in a role, kills it when it has printed a line, and returns
 // the line. It does not use package proc, which would also contain and end the processes that the
-// role starts. It closes the files.
+// role starts. It closes the given files.
 func runUntilKilled(t *testing.T, role string, files ...*os.File) string {
 	t.Helper()
 	spec := self(role)

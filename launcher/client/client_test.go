@@ -318,7 +318,7 @@ func TestHealthPort_ServesOnlyHealth(t *testing.T) {
 	}
 }
 
-// The status names the guards that block the shutdown, and has the request for more time.
+// The status names the guards that block the shutdown, and contains the request for more time.
 func TestStatus_NamesBlockers(t *testing.T) {
 	p := serve(t)
 	s := ctxshutdown.New(context.Background())

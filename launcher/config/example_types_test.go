@@ -125,7 +125,8 @@ func ExampleBytes() {
 	// 10MiB 1500
 }
 
-// Values are secret because of a name, by themselves, or as the content of a file.
+// A value is secret because of the name of its variable, because the configuration lists it, or
+// because a secret file contains it.
 func ExampleSecret() {
 	c, err := config.Parse("launcher.yaml", []byte(`
 secret: {names: ["*_PIN"], values: [correct horse], files: [/run/secrets/db]}

@@ -166,7 +166,8 @@ func TestUpgrade_KeepsProcessesAndExitCodes(t *testing.T) {
 	}
 }
 
-// If the new program is none that can take over, or refuses the configuration, the launcher goes on.
+// If the new program cannot take over a launcher, or refuses the configuration, the running
+// launcher goes on.
 func TestUpgrade_RefusedProgramLeavesLauncherRunning(t *testing.T) {
 	s := newSite(t, webFile)
 	d := s.runs()

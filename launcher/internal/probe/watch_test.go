@@ -98,8 +98,8 @@ func TestWatch_OtherProbesWaitForStartupProbe(t *testing.T) {
 		35 * time.Second: 1, 40 * time.Second: 1, 45 * time.Second: 1, 50 * time.Second: 1, 55 * time.Second: 1})
 }
 
-// After a failure of the startup or the liveness probe, there are no more checks by it: the process is
-// being stopped.
+// After a failure of the startup or the liveness probe, that probe makes no more checks, because
+// the process is being stopped.
 func TestWatch_EndsAfterFailure(t *testing.T) {
 	for role, g := range map[string]spec.Group{"startup": {StartupProbe: probed(0, 1, 2), LivenessProbe: probed(0, 1, 1)}, "liveness": {LivenessProbe: probed(0, 1, 2)}} {
 		checks := 0

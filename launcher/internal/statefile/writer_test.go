@@ -86,7 +86,7 @@ func TestWriter_RetriesFailedWriteWithBackoff(t *testing.T) {
 	})
 }
 
-// Changes that cannot be written do not make the pause before the next attempt longer.
+// If a write has failed, further changes do not lengthen the pause before the next attempt.
 func TestWriter_ChangesDoNotProlongPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := statefile.Path(t.TempDir())
