@@ -26,13 +26,15 @@ import (
 // report of the scope names the processes that are left. [ctxshutdown.Swansong.Force] kills all
 // processes. All methods may be called concurrently.
 type Manager struct {
+	// Start sets the fields before the groups run. After that they stay as they are, except for
+	// cfg.Source, which a reload replaces.
 	cfg         Config
 	scope       *ctxshutdown.Swansong
-	groupsScope *ctxshutdown.Swansong
+	groupsScope *ctxshutdown.Swansong // a child of scope, and the parent of the scopes of the groups
 	events      *events.Hub
 	counter     counter
-	host        *process.Host
-	lock        *os.File
+	host        *process.Host // what all processes have in common
+	lock        *os.File      // of the directory
 	server      *admin.Server
 	running     sync.WaitGroup // the goroutines of the groups
 	recorder    *recorder
@@ -44,6 +46,7 @@ type Manager struct {
 	mu sync.Mutex // guards cfg.Source
 }
 
+// publish publishes an event, without the secrets that its texts contain.
 func (m *Manager) publish(e Event) {
 	e.Message, e.Stack = m.host.Secrets.Mask(e.Message), m.host.Secrets.Mask(e.Stack)
 	m.events.Publish(e)

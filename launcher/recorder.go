@@ -20,7 +20,7 @@ type recorder struct {
 	untouched bool // the state file is that of an earlier launcher; this launcher has not written one yet
 
 	mu        sync.Mutex
-	expected  *statefile.State // until the guardian runs: what the earlier launcher has left, and what this one is about to make
+	expected  *statefile.State // what to write until the guardian runs: the earlier state, with what this launcher is about to make; then nil
 	guardians []proc.Adoptable // guardians of earlier launchers that have not been ended
 }
 
