@@ -39,7 +39,7 @@ func TestStart_RefusesInvalidConfiguration(t *testing.T) {
 		{"a duration without a unit", func(c *launcher.Config) { c.Groups[0].Shutdown.Grace = 3 }, "Shutdown.Grace", "at least 1ms"},
 		{"Grace above Max", func(c *launcher.Config) { c.Groups[0].Shutdown.Grace = time.Minute }, "Shutdown.Grace", "longer than Shutdown.Max"},
 		{"an unknown signal", func(c *launcher.Config) { c.Groups[0].Shutdown.StopSignals = []string{"SIGKILL"} }, "Shutdown.StopSignals", "must be SIGTERM"},
-		{"an unknown policy", func(c *launcher.Config) { c.Groups[0].Restart.Policy = "sometimes" }, "Restart.Policy", "must be on-failure"},
+		{"an unknown policy", func(c *launcher.Config) { c.Groups[0].Restart.Policy = "sometimes" }, "Restart.Policy", "must be always, on-failure or never, not"},
 		{"an unknown dependency", func(c *launcher.Config) { c.Groups[0].DependsOn = []string{"x"} }, "DependsOn", "no group"},
 		{"a dependency on itself", func(c *launcher.Config) { c.Groups[0].DependsOn = []string{"web"} }, "DependsOn", "cycle"},
 		{"an address that cannot be listened on", func(c *launcher.Config) {
