@@ -108,7 +108,7 @@ func (t *Tree) current(i int) Hash {
 // fields returns a hash of the fields of node i that its mutexes guard.
 func (t *Tree) fields(i int) Hash {
 	n := t.nodes[i]
-	h := Hash(4).AddBools(n.sealed, n.sealing, n.doneClosed, n.reopened).Add(uint64(slices.Index(t.channels[i], n.done)))
+	h := Hash(4).AddBools(n.sealing, n.reopened).Add(uint64(slices.Index(t.channels[i], n.done)))
 	for _, c := range n.snapshot() {
 		h = h.Add(uint64(slices.Index(t.nodes, c)))
 	}

@@ -30,12 +30,10 @@ type Node struct {
 	// mu guards the fields below. It is held for a few loads and stores only, never across calls of
 	// user code. It is locked from parent to child, and after sealMu.
 	mu         steps.Mutex
-	sealed     bool          // seal has finished; guarded by sealMu, and placed here only to fill padding
 	sealing    bool          // seal has listed the children; later ones are born sealed
-	doneClosed bool          // done has been closed
 	reopened   bool          // a guard was acquired after n had been stopped and its last guard released
 	collisions atomic.Uint32 // time window and number of collisions; see noteCollision
-	done       chan struct{} // the channel of Done; nil until it is called
+	done       chan struct{} // the open channel of Done; nil if there is none
 	children   *Node         // the ring of linked children; see push
 
 	next, prev *Node // neighbours in the ring of the parent's children; guarded by the parent's mu
@@ -296,9 +294,9 @@ func (n *Node) Stop() {
 func (n *Node) seal(e *effects) {
 	n.sealMu.Lock()
 	defer n.sealMu.Unlock()
-	// Test n.sealed only with sealMu held: returning before a concurrent seal has finished would
-	// break docs/internals/counting.md#invariant-3.
-	if n.sealed {
+	// Test the word only with sealMu held: returning before a concurrent seal has finished would break
+	// docs/internals/counting.md#invariant-3. A node that was born sealed has only sealed nodes below.
+	if n.word.Load()&live == 0 {
 		return
 	}
 	n.mu.Lock()
@@ -317,7 +315,6 @@ func (n *Node) seal(e *effects) {
 	} else {
 		n.announce(v, e)
 	}
-	n.sealed = true
 }
 
 // closedChan is the result of Done for a node that is complete already. It is closed from the
@@ -334,14 +331,11 @@ func init() { close(closedChan) }
 func (n *Node) Done() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	nowComplete := isComplete(n.word.Or(awaited))
-	switch {
-	case n.done != nil && n.doneClosed == nowComplete:
-		// The channel is open and n is not complete, or closed and n is complete.
-	case nowComplete:
+	if isComplete(n.word.Or(awaited)) {
 		return closedChan
-	default:
-		n.done, n.doneClosed = make(chan struct{}), false
+	}
+	if n.done == nil {
+		n.done = make(chan struct{})
 	}
 	return n.done
 }
@@ -354,9 +348,9 @@ func (n *Node) Done() <-chan struct{} {
 func (n *Node) resolve(e *effects) {
 	n.mu.Lock()
 	v := n.word.Load()
-	if isComplete(v) && n.done != nil && !n.doneClosed {
+	if isComplete(v) && n.done != nil {
 		close(n.done)
-		n.doneClosed = true
+		n.done = nil // a late guard may make n incomplete again
 	}
 	n.mu.Unlock()
 	if isComplete(v) && v&pinned != 0 {

@@ -7,7 +7,6 @@
 #endif
 
 byte done[N];
-bit doneClosed[N];
 bit closed[CHANS + 1];
 byte made = SHUT;
 bit workEnded[N]; /* OnComplete has ended the Work context of the scope */
@@ -21,7 +20,9 @@ inline closeDone(n) {
 		assert(!GUARDS_BELOW(n));
 		assert(cancelled[n]);
 		closed[done[n]] = 1;
-		doneClosed[n] = 1
+#ifndef KEEP_CHANNEL
+		done[n] = 0
+#endif
 	}
 }
 
@@ -35,7 +36,7 @@ inline resolve(n, v) {
 	v = word[n];
 #endif
 	if
-	:: COMPLETE(v) && done[n] && !doneClosed[n] -> closeDone(n)
+	:: COMPLETE(v) && done[n] -> closeDone(n)
 	:: else
 	fi;
 	unlock(mu[n]);
@@ -65,15 +66,11 @@ inline Done(n, v, c) {
 #endif
 	d_step {
 		if
-#ifdef KEEP_CHANNEL
-		:: done[n] -> c = done[n]
-#else
-		:: done[n] && doneClosed[n] == COMPLETE(v) -> c = done[n]
-#endif
+		:: COMPLETE(v) -> c = SHUT
 		:: else ->
 			if
-			:: COMPLETE(v) -> c = SHUT
-			:: else -> made++; assert(made <= CHANS); done[n] = made; doneClosed[n] = 0; c = made
+			:: done[n] -> c = done[n]
+			:: else -> made++; assert(made <= CHANS); done[n] = made; c = made
 			fi
 		fi;
 		mu[n] = 0
