@@ -20,6 +20,7 @@ func Seq[T any](ctx context.Context, seq iter.Seq[T]) iter.Seq[T] {
 	checkContext(ctx)
 	checkSeq(seq == nil)
 	return func(yield func(T) bool) {
+		ctx := pollable(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -32,6 +33,7 @@ func Seq2[K, V any](ctx context.Context, seq iter.Seq2[K, V]) iter.Seq2[K, V] {
 	checkContext(ctx)
 	checkSeq(seq == nil)
 	return func(yield func(K, V) bool) {
+		ctx := pollable(ctx)
 		if ctx.Err() != nil {
 			return
 		}

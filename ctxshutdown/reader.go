@@ -78,9 +78,8 @@ func NewReader(ctx context.Context, r io.Reader, opts ...InterruptOption) *Reade
 	if r == nil {
 		panic("ctxshutdown: NewReader of a nil io.Reader")
 	}
-	checkContext(ctx)
 	o := newInterruptOptions(opts)
-	rd := &Reader{ctx: ctx, src: r}
+	rd := &Reader{ctx: pollable(ctx), src: r}
 	if d, ok := r.(interface{ SetReadDeadline(time.Time) error }); ok {
 		rd.waker = &waker{ctx: rd.ctx, set: d.SetReadDeadline}
 	}
@@ -106,10 +105,12 @@ func (r *Reader) Read(p []byte) (int, error) {
 	var n int
 	var err error
 	switch {
-	case r.background == nil:
+	case r.waker != nil && r.background == nil:
 		n, err = r.readSource(p)
 	case r.hasEnded():
 		err = errEnded
+	case r.background == nil: // saves the cost of readSource where a Read costs as little
+		n, err = r.src.Read(p)
 	case r.waker.canWake():
 		n, err = r.readSource(p)
 	default:
