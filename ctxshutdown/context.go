@@ -155,16 +155,15 @@ func (s *Swansong) Err() error {
 		return c.ctx.Err()
 	}
 	parent := s.parentContext()
-	p, isScope := parent.(*Swansong)
-	if isScope {
-		p.derive() // otherwise Err of p would ask all its ancestors
+	if up := s.parentScope(); up != nil {
+		up.derive() // otherwise Err of up would ask all its ancestors
 	}
 	if parent.Err() == nil {
 		return nil
 	}
 	// The scope gets a context, so that a later Shutdown cannot change the cause that the caller
-	// sees. It can be the context of p, which has ended and also has the values of p.
-	if isScope {
+	// sees. It can be the context of the parent scope, which has ended and also has its values.
+	if p, ok := parent.(*Swansong); ok {
 		s.std.CompareAndSwap(nil, p.std.Load())
 	}
 	return s.derive().ctx.Err()
