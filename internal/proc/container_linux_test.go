@@ -401,6 +401,26 @@ func TestProcess_EndsMembersThatLaterSearchesMiss(t *testing.T) {
 	})
 }
 
+// After Kill, a member that a search has found meanwhile is killed at once, too: the waiter does not
+// wait for a process that has not received SIGKILL. The test uses a process that no search can find.
+func TestKill_EndsMembersFoundAfterIt(t *testing.T) {
+	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
+		spec, started, other := contain(self("wait")), make(chan *proc.Process, 1), start(t, self("wait"))
+		spec.OnLeaderExit = func() { (<-started).Remember(other.Pid()) }
+		p := start(t, spec)
+		started <- p
+		finishSearch := p.HoldSearch() // only the waiter can end the member
+		p.Kill()
+		if exit := awaitDone(t, other); exit.Signal != syscall.SIGKILL {
+			t.Errorf("the member ended with %v, want SIGKILL", exit)
+		}
+		finishSearch()
+		if exit := awaitDone(t, p); len(exit.Left) > 0 {
+			t.Errorf("the member was still running when the wait for it was over: %v", exit.Left)
+		}
+	})
+}
+
 // A process whose main thread has ended is alive as long as it has other threads, although /proc
 // shows it as a zombie without an environment.
 func TestProcess_EndsProcessWithoutMainThread(t *testing.T) {

@@ -269,6 +269,7 @@ const refusedTimeout = time.Second
 func (p *Process) sweep() (left, survivors []Member) {
 	if p.isKilling() { // wait first, so that no search finds processes that are about to end
 		known := slices.DeleteFunc(p.knownMembers(), Member.refusesSignals)
+		p.contain.signal(known, syscall.SIGKILL) // a search may have found some of them after Kill
 		p.contain.awaitMembers(known, time.Now().Add(killTimeout))
 	}
 	left = p.members()
