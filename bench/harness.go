@@ -7,8 +7,8 @@ import (
 	"github.com/swansong-go/swansong/internal/figures"
 )
 
-// A side is one of the two operations that a row compares. It makes the preparations, which are not
-// timed, and returns the function that is timed: it does the operation n times.
+// A side prepares one of the two operations that a row compares. It returns the function that is
+// timed, which does the operation n times. The preparations are not timed.
 type side func() (timed func(n int))
 
 // A row is one line of the table.

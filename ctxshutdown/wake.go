@@ -89,9 +89,9 @@ func (w *waker) leave() {
 	}
 }
 
-// wake makes all calls that are blocked in the source or destination return. If other code that
-// uses the source sets a deadline of its own meanwhile, that deadline replaces the one in the past.
-// So wake repeats itself until the calls have left.
+// wake sets a deadline in the past, so that all calls return that are blocked in the source or
+// destination. Other code that uses the source may replace this deadline by one of its own. So wake
+// sets it again until the calls have returned.
 func (w *waker) wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

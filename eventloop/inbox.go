@@ -244,13 +244,14 @@ func (b *inbox) promise() bool {
 	return true
 }
 
-// deliver queues a promised completion. The parameter returned reports whether the work of the
-// offload has returned. If it has not, the offload calls offloads.done when its work returns.
-func (b *inbox) deliver(f func(), returned bool) {
+// deliver queues f, the callback of an offload, for which the inbox has promised a place. If workDone
+// is false, the work of the offload is still running, and the offload calls offloads.done when its
+// work returns.
+func (b *inbox) deliver(f func(), workDone bool) {
 	b.mu.Lock()
 	b.promised--
 	wake := b.push(f)
-	if returned {
+	if workDone {
 		b.offloads.done()
 	}
 	b.mu.Unlock()

@@ -35,7 +35,7 @@ func (r *run) finish(progress *progressLine) error {
 	}
 	var raise *PanicError // the panic of f or of a hook, which Run raises
 	if errors.As(failure, &raise) && raise.Name != "" {
-		raise = nil // the panic of an event loop or a pool, as part of the error of f; Run returns it
+		raise = nil // an event loop or a pool has recovered this panic, and f has returned it in its error; so does Run
 	}
 	if err := r.takeLoopPanics(); err != nil {
 		if failure != nil {

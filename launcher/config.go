@@ -200,7 +200,7 @@ type ShutdownConfig struct {
 	Poll            time.Duration // time between two calls to the process, and the timeout of each call; default 500 ms
 	SIGTERMTimeout  time.Duration // time between SIGTERM and SIGKILL; default 2 s
 	TotalDeadline   time.Duration // unless 0, limit of the whole stop; a fifth is reserved for SIGTERM and SIGKILL
-	DeregisterDelay time.Duration // time between leaving the router and being asked to stop; default 0
+	DeregisterDelay time.Duration // time between the end of routing to the process and the request to stop; default 0
 	StopSignals     []string      // signals sent one after the other to a process without the protocol; default SIGTERM
 	SuccessCodes    []int         // exit codes of a clean exit; default 0
 }

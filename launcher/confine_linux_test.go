@@ -134,7 +134,7 @@ func TestRlimits_AreSetForProcess(t *testing.T) {
 	g.Rlimits[0].Hard = own.Max + 1
 	cfg.Dir, cfg.Groups = shortDir(t), []launcher.GroupConfig{g}
 	_, err = launcher.Start(t.Context(), cfg)
-	if !errors.As(err, &wrong) || wrong.Field != "Rlimits" || !strings.Contains(wrong.Rule, "raise that one, under systemd by LimitNOFILE=") {
+	if !errors.As(err, &wrong) || wrong.Field != "Rlimits" || !strings.Contains(wrong.Rule, "raise that one, under systemd with LimitNOFILE=") {
 		t.Errorf("more than the launcher has: %v", err)
 	}
 }

@@ -43,7 +43,7 @@ func newGroup(m *Manager, cfg spec.Group, source any) *group {
 	return g
 }
 
-// ask calls f with the controller of a group locked.
+// ask returns the result of f. While f runs, ask holds the lock of the controller.
 func ask[T any](g *group, f func(*controller.Controller) T) T {
 	g.controller.Lock()
 	defer g.controller.Unlock()

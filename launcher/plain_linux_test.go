@@ -362,7 +362,7 @@ func TestPort_DiffersForEachProcess(t *testing.T) {
 	h.close()
 }
 
-// No status shows the texts of package grpc.
+// The status of a process that cannot be reached has no error message of package grpc.
 func TestStatus_SaysInPlainWordsWhyProcessCannotBeReached(t *testing.T) {
 	g := bash(t, "exec sleep 3600")
 	g.Protocol, g.HealthCheckTimeout, g.Restart.Policy = launcher.GRPC, 500*time.Millisecond, launcher.Never

@@ -121,7 +121,8 @@ func TestSecrets_ChangedFileIsReadWhenProcessStarts(t *testing.T) {
 	})
 }
 
-// A launcher whose secrets it cannot read starts nothing, and reloads nothing.
+// A launcher that cannot read its secrets does not start. If it cannot read them at a reload, it
+// refuses the reload.
 func TestSecrets_UnreadableFileIsRefused(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "db")
 	cfg := launcher.Config{Dir: shortDir(t), Groups: []launcher.GroupConfig{runners("web", 1)}}

@@ -42,12 +42,12 @@ type Server struct {
 	// fails. Zero means one minute.
 	InitializeTimeout time.Duration
 
-	// IdleTimeout is how long the server may send no message while a call waits for its response,
-	// before the connection fails. Every message counts, also progress. The time does not run while
-	// the server need not send anything, because no call waits or because a handler has not
-	// returned. After that the time begins anew, so the connection may fail as late as after twice
-	// IdleTimeout. While the connection closes, only the deadline of closing counts. Zero means
-	// that there is no limit. A Process ignores it.
+	// IdleTimeout is the longest silence of the server, while a call waits for its response, before
+	// the connection fails. Every message ends the silence, also one about progress. While no call
+	// waits, or a handler has not returned, the server need not send anything, and the time does not
+	// run. The end of such a pause is noticed up to IdleTimeout later, so the connection may fail as
+	// late as after twice IdleTimeout. While the connection closes, only the deadline of closing
+	// counts. Zero means that there is no limit. The type Process ignores this field.
 	IdleTimeout time.Duration
 
 	// OnRequest answers a request of the server. The messages of the server are handled one at a time,

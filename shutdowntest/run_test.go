@@ -200,7 +200,7 @@ func TestRun_ReturnedCheckMayWaitForReleaseOfLastGuard(t *testing.T) {
 
 // If the scenario calls graceful.Run, stopping s acts as a signal. Operations on guards of
 // graceful.Run's own root scope are moments, too.
-func TestRun_StopsGracefulRun(t *testing.T) {
+func TestRun_StopsProgramOfPackageGraceful(t *testing.T) {
 	var ends []string
 	shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
 		flushed := false

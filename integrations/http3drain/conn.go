@@ -254,8 +254,8 @@ func (c *conn) hasRequest() bool {
 	return !c.opened.IsZero()
 }
 
-// linger returns a duration. If the client has opened no stream for that long, the server takes it
-// that the client has read the first GOAWAY.
+// linger returns for how long the client must have opened no stream until the server assumes that the
+// client has read the first GOAWAY.
 func (c *conn) linger() time.Duration {
 	return max(minLinger, min(4*c.quic.ConnectionStats().SmoothedRTT, maxLinger))
 }

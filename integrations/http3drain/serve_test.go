@@ -60,7 +60,7 @@ func TestServe_AnswersRunningRequest(t *testing.T) {
 }
 
 // The connection of an idle client that disregards every GOAWAY is closed after eight round trips.
-// If the client has received a response, it first gets three seconds to read that response.
+// If the server has sent a response, the client first gets three seconds to read that response.
 func TestServe_ClosesIdleClient(t *testing.T) {
 	for name, test := range map[string]struct {
 		idle, want time.Duration

@@ -73,8 +73,9 @@ func TestLink_DuringSealOfParentSealsChild(t *testing.T) {
 	checkNodes(t, "root complete after the release", root.IsComplete(), true, nodes)
 }
 
-// A guard may be released after its node has been sealed and before the node has been announced.
-// The release finds nothing to retract, so the stop must retract the announcement.
+// A guard may be released after a stop has sealed its node, and before the stop has counted the node
+// in the parent's word. The release cannot undo a count that is not there yet. So the stop, which
+// counts the node afterwards, must undo that itself.
 func TestStop_RetractsAnnouncementOfNodeReleasedBefore(t *testing.T) {
 	for range rounds(2000) {
 		root := newNode(nil)

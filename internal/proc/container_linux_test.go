@@ -351,7 +351,7 @@ func TestKill_ReachesDescendantsWithoutSearch(t *testing.T) {
 
 // If a search for a signal is queued already, a further call with the same signal queues no second
 // search, because that would delay the reap.
-func TestKill_QueuesOneSearch(t *testing.T) {
+func TestKill_ManyCallsShareOneSearchForProcesses(t *testing.T) {
 	spec := self("wait")
 	spec.NoCgroup = true
 	p := start(t, spec)
@@ -369,8 +369,8 @@ func TestKill_QueuesOneSearch(t *testing.T) {
 	}
 }
 
-// awaitEnd waits for a process to end that is not a child of this program. If it does not end, the
-// test fails and ends it.
+// awaitEnd waits until a process that is not a child of this program has ended. If that takes too
+// long, awaitEnd fails the test and kills the process.
 func awaitEnd(t *testing.T, pid int) {
 	t.Helper()
 	for deadline := time.Now().Add(tooLong); alive(pid); runtime.Gosched() {
@@ -497,7 +497,7 @@ func TestProcess_LeavesNoSurvivor(t *testing.T) {
 }
 
 // Processes that the leader leaves behind receive SIGTERM and then have the time Linger to exit.
-func TestProcess_GivesLeftoversTimeToExit(t *testing.T) {
+func TestProcess_GivesProcessesOfItsProgramTimeToExit(t *testing.T) {
 	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
 		roleOf := func(s string) proc.Spec { spec := contain(self(s)); spec.Linger = time.Hour; return spec }
 		p := start(t, roleOf("leave-polite"))

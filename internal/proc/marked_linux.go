@@ -23,8 +23,8 @@ func findMarked(variable string) (found []Marked) {
 	return found
 }
 
-// lookForMarked reads /proc once. The result unsure reports whether the environment of a process is
-// not known yet, because the process is about to execute its program.
+// lookForMarked reads /proc once. It returns true for unsure if the environment of some process
+// is not known yet, because that process is about to execute its program.
 func lookForMarked(variable string) (found []Marked, unsure bool) {
 	t := newSnapshot()
 	for _, m := range t.all {

@@ -30,7 +30,7 @@ func TestExit_HasCodeOrSignal(t *testing.T) {
 }
 
 // Windows reports no signals, so a process that this program has ended exits with code 1.
-func TestExit_OfProcessEndedOnWindowsNamesSignal(t *testing.T) {
+func TestExit_NamesSignalOfProcessKilledOnWindows(t *testing.T) {
 	for _, test := range []struct{ given, want proc.Exit }{
 		{proc.Exit{Code: 0, Killed: true}, proc.Exit{Code: 0, Killed: true}},
 		{proc.Exit{Code: 1}, proc.Exit{Code: 1}},

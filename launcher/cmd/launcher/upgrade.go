@@ -102,7 +102,7 @@ func upgradeCheckCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			asked := root()
 			if c, _, err := asked.Find(args); err != nil || c.Name() != "run" {
-				return fmt.Errorf("launcher: only the command run can take over, not %q", args)
+				return fmt.Errorf("launcher: the new program was started with the arguments %q; only \"launcher run\" can take over from a running launcher", args)
 			}
 			asked.SetArgs(args)
 			return asked.ExecuteContext(context.WithValue(cmd.Context(), checkOnly{}, metricsNow))

@@ -14,7 +14,7 @@ import (
 
 // A process that has named another one as its main process and has exited leaves that one in its
 // process group. An upgrade reaps the first one, and does not touch the other.
-func TestUpgrade_LeavesNamedMainProcessUntouched(t *testing.T) {
+func TestUpgrade_KeepsProcessNamedByMAINPID(t *testing.T) {
 	s := newSite(t, `
 state_dir: STATE
 process_groups:

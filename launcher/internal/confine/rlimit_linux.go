@@ -23,7 +23,7 @@ func checkRlimit(r spec.Rlimit) error {
 		return fmt.Errorf("%s: %w", r.Name, err)
 	}
 	if r.Hard > own.Max {
-		return fmt.Errorf("%s cannot be raised to %d, because the hard limit of the launcher is %d; raise that one, under systemd by Limit%s=", r.Name, r.Hard, own.Max, strings.ToUpper(r.Name))
+		return fmt.Errorf("%s cannot be raised to %d, because the hard limit of the launcher is %d; raise that one, under systemd with Limit%s=", r.Name, r.Hard, own.Max, strings.ToUpper(r.Name))
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func (f *fake) Record() *statefile.Process {
 
 func (h *host) Start(id string, revision int, cfg spec.Group) (controller.Process, bool) {
 	h.starts++
-	started := time.Now().Add(time.Duration(h.starts)) // later than that of an earlier process
+	started := time.Now().Add(time.Duration(h.starts)) // each process has started later than the one before
 	p := &fake{process.Status{ID: id, Revision: revision, State: lifecycle.Spawning, Started: started, PID: 1}, cfg}
 	h.processes = append(h.processes, p)
 	return p, true

@@ -210,7 +210,7 @@ func TestNotify_ProcessThatIsNeverReadyFails(t *testing.T) {
 }
 
 // A process that sends STOPPING=1 by itself leaves routing, and gets no signal before its maximum.
-func TestNotify_ProcessStoppingByItselfGetsNoSignalInTime(t *testing.T) {
+func TestNotify_ProcessStoppingByItselfGetsNoSignalBeforeMaximum(t *testing.T) {
 	m := spawn(config(usesNotify))
 	m.notify("READY=1")
 	testkit.Equal(t, "actions", m.notify("STOPPING=1"), []string{"deregister"})

@@ -163,8 +163,8 @@ func TestShutdown_ProcessThatAsksGetsMoreTimeUpToMaximum(t *testing.T) {
 	})
 }
 
-// By default the end of the grace period is a question: the launcher asks the process for its state,
-// and reports the answer once.
+// By default the launcher does not end a process whose grace period is over. It asks the process for
+// its state, and reports the answer once.
 func TestGracePeriod_EndIsReportedAndStopsNoProcess(t *testing.T) {
 	for _, c := range []struct {
 		name   string

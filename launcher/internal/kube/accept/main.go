@@ -88,7 +88,7 @@ func post(ctx context.Context, plane *kube.ControlPlane, name string, last *[]by
 		if object.Spec.Selector != nil {
 			*last = body
 		} else if *last == nil {
-			return errors.New("a patch, because it has no selector; name the Deployment that it is for before it")
+			return errors.New("the object has no selector, so it is a patch; give the file of its Deployment before this file")
 		} else if body, err = strategicpatch.StrategicMergePatch(*last, body, appsv1.Deployment{}); err != nil {
 			return err
 		}

@@ -78,7 +78,7 @@ func (r *rollout) run(ctx context.Context) error {
 		}
 		event := r.choose(n, &crashes)
 		if event == "" {
-			return fmt.Errorf("no event is possible: %v", n)
+			return fmt.Errorf("no pod can be created, become available or end, but the rollout has not ended: %v", n)
 		}
 		if err := r.do(ctx, event); err != nil {
 			return err
