@@ -164,6 +164,50 @@ func TestReader_IsWokenAgainIfOtherCodeSetsDeadline(t *testing.T) {
 	})
 }
 
+// deafConn is a connection whose Read ignores deadlines, and returns when the channel let is closed.
+type deafConn struct {
+	net.Conn
+	let       chan struct{}
+	deadlines []time.Time
+}
+
+func (c *deafConn) Read(p []byte) (int, error) {
+	<-c.let
+	return copy(p, "data"), nil
+}
+
+func (c *deafConn) SetReadDeadline(t time.Time) error {
+	c.deadlines = append(c.deadlines, t)
+	return nil
+}
+
+// A Reader gives up waking a Read whose source ignores deadlines. Otherwise a test in which such a Read
+// waits for ever would not end, because the clock of its bubble would run on.
+func TestReader_GivesUpWakingSourceThatIgnoresDeadlines(t *testing.T) {
+	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
+		conn := &deafConn{let: make(chan struct{})}
+		got := reading(ctxshutdown.NewReader(ctx, conn))
+		synctest.Wait()
+		end()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		wakes := len(conn.deadlines)
+		if wakes < 2 || slices.ContainsFunc(conn.deadlines, isFuture) {
+			t.Errorf("deadlines %v, want several in the past", conn.deadlines)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if more := len(conn.deadlines) - wakes; more > 0 {
+			t.Errorf("the Reader has woken the Read %d times more in an hour", more)
+		}
+		close(conn.let)
+		wantResult(t, "Read", data("data"), await(t, got))
+		if last := conn.deadlines[len(conn.deadlines)-1]; !last.IsZero() {
+			t.Errorf("the deadline after the Read is %v, want none", last)
+		}
+	})
+}
+
 // A deadline that the user has set on the source itself stays until the Reader wakes a Read, or
 // until a method of the Reader must set a deadline, as CanWake does.
 func TestReader_KeepsDeadlineSetOnSource(t *testing.T) {

@@ -16,7 +16,7 @@ package ctxshutdown
 //	several calls inside      All of them return a time-out. The last one restores the deadline.
 //	setDeadline after wake    The deadline is stored, and set by the last call that leaves.
 //	other code sets a         wake is repeated until the calls have left.
-//	deadline after wake
+//	deadline after wake       After ten seconds the source is taken to ignore deadlines.
 
 import (
 	"context"
@@ -52,6 +52,7 @@ type waker struct {
 	closed   bool        // finish was called for good; prevents that a later call registers
 	stopFunc func() bool // ends the registration with the context; nil if not registered
 	again    *time.Timer // repeats wake; nil before the first
+	wakes    int         // how often the calls that are inside have been woken
 
 	probe sync.Once // sets works
 	works bool      // the source accepts deadlines
@@ -60,8 +61,13 @@ type waker struct {
 // longAgo is a deadline in the past.
 var longAgo = time.Unix(1, 0)
 
-// wakeInterval is the time after which wake is repeated if a call has not returned.
-const wakeInterval = 100 * time.Millisecond
+// wakeInterval is the time after which wake is repeated if a call has not returned. A call that has
+// not returned after maxWakes has a source that ignores its deadline. If wake were repeated for ever,
+// a test in a synctest bubble, whose clock runs while all goroutines wait, would not end.
+const (
+	wakeInterval = 100 * time.Millisecond
+	maxWakes     = 100
+)
 
 // enter counts a call that is about to block, which the end of the context wakes from now on. The
 // caller must check afterwards whether the context has ended already.
@@ -84,6 +90,7 @@ func (w *waker) leave() {
 	defer w.mu.Unlock()
 	if w.woken.Load() && w.calls.Load() == 0 {
 		w.again.Stop()
+		w.wakes = 0
 		w.woken.Store(false)
 		_ = w.set(w.deadline) // fails if the source has been closed
 	}
@@ -91,7 +98,7 @@ func (w *waker) leave() {
 
 // wake sets a deadline in the past, so that all calls return that are blocked in the source or
 // destination. Other code that uses the source may replace this deadline by one of its own. So wake
-// sets it again until the calls have returned.
+// sets it again until the calls have returned, but not for ever.
 func (w *waker) wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,9 +108,11 @@ func (w *waker) wake() {
 		w.woken.Store(before)
 		return
 	}
-	if w.again == nil {
+	w.wakes++
+	switch {
+	case w.again == nil:
 		w.again = time.AfterFunc(wakeInterval, w.wake)
-	} else {
+	case w.wakes < maxWakes:
 		w.again.Reset(wakeInterval)
 	}
 }
