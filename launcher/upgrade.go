@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/internal/proc"
-	"github.com/swansong-go/swansong/launcher/internal/controller"
 	"github.com/swansong-go/swansong/launcher/internal/spawn"
 	"github.com/swansong-go/swansong/launcher/internal/upgrade"
 )
@@ -166,7 +165,10 @@ func (u *upgrader) handoff(reason, id string) (*upgrade.Handoff, error) {
 		if g.scope.Err() != nil {
 			return nil, fmt.Errorf("group %q is stopping; wait until it has ended", g.name)
 		}
-		if h.Groups[g.name], err = json.Marshal(ask(g, func(c *controller.Controller) controller.Handoff { return c.Handoff(h.State.Groups[g.name].Processes) })); err != nil {
+		g.controller.Lock()
+		h.Groups[g.name], err = g.controller.Handoff(h.State.Groups[g.name].Processes)
+		g.controller.Unlock()
+		if err != nil {
 			return nil, err
 		}
 	}

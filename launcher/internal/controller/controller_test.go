@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"testing"
@@ -177,4 +178,26 @@ func TestState_UnhealthyJobCountsAsFinishedOnce(t *testing.T) {
 	testkit.Equal(t, "finished, while it is not asked to stop", h.State(nil).Finished, 0)
 	p.status.Asked = time.Now()
 	testkit.Equal(t, "finished, once it is asked to stop", h.State(nil).Finished, 1)
+}
+
+// A program that is asked whether it could take over gets the group as it was at one moment, while
+// this launcher goes on.
+func TestHandoff_DoesNotChangeWithController(t *testing.T) {
+	cfg := group("web", 2)
+	h := begin(cfg)
+	cfg.Command = []string{"second"}
+	h.StartRoll(cfg, nil, "test")
+	text, err := h.Handoff(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Rollback("test"); err != nil {
+		t.Fatal(err)
+	}
+	var handed controller.Handoff
+	if err := json.Unmarshal(text, &handed); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Equal(t, "wanted revision", handed.Revisions.Current, 2)
+	testkit.Equal(t, "the roll goes forward", handed.Roll.Forward(), true)
 }

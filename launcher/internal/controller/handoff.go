@@ -30,9 +30,10 @@ type InstanceHandoff struct {
 	FinishedIn int
 }
 
-// Handoff returns what another program has to know, and adds to processes, the part of the state
-// file, how it recognizes them.
-func (c *Controller) Handoff(processes []*statefile.Process) Handoff {
+// Handoff returns the JSON of a [Handoff], what another program has to know, and adds to processes,
+// the part of the state file, how it recognizes them. It encodes the Handoff itself, because that
+// has the revisions and the roll of the Controller, which may change once the mutex is unlocked.
+func (c *Controller) Handoff(processes []*statefile.Process) (json.RawMessage, error) {
 	h := Handoff{Epoch: statefile.ToMillis(c.epoch), Revisions: c.revisions, BackOff: c.backOff, LastFailure: c.lastFailure, Roll: c.roll,
 		GivenUp: c.degraded.givenUp, Missing: c.degraded.missing, AwaitsDependencies: c.awaitsDependencies, Healthy: c.healthy, Finished: c.finished,
 		Instances: map[string]InstanceHandoff{}}
@@ -44,7 +45,7 @@ func (c *Controller) Handoff(processes []*statefile.Process) Handoff {
 		h.Instances[p.ID] = InstanceHandoff{*i.Config(), i.finishedIn}
 		i.AddIdentity(p)
 	}
-	return h
+	return json.Marshal(h)
 }
 
 // ResumeFrom goes on where another program has stopped. The controller has the configuration with
