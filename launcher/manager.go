@@ -26,8 +26,8 @@ import (
 // report of the scope names the processes that are left. [ctxshutdown.Swansong.Force] kills all
 // processes. All methods may be called concurrently.
 type Manager struct {
-	// Start sets the fields before the groups run. After that they stay as they are, except for
-	// cfg.Source, which a reload replaces.
+	// Start sets the fields before the groups run. After that they stay as they are. The Source of
+	// cfg is that of the start; the reloader has the one that was loaded last.
 	cfg         Config
 	scope       *ctxshutdown.Swansong
 	groupsScope *ctxshutdown.Swansong // a child of scope, and the parent of the scopes of the groups
@@ -42,8 +42,6 @@ type Manager struct {
 	upgrader    *upgrader
 	upgraded    *upgraded // the upgrade by which this program has taken over; nil if there was none
 	*registry
-
-	mu sync.Mutex // guards cfg.Source
 }
 
 // publish publishes an event, without the secrets that its texts contain.

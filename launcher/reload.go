@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/swansong-go/swansong/launcher/internal/controller"
 	"github.com/swansong-go/swansong/launcher/internal/listeners"
@@ -77,7 +78,14 @@ func refused(err error) error {
 // A reloader reads and applies configurations, one at a time.
 type reloader struct {
 	manager *Manager
-	mu      sync.Mutex // held while a configuration is being read and applied
+	mu      sync.Mutex          // held while a configuration is being read and applied
+	loaded  atomic.Pointer[any] // the Source of the Config that was loaded last
+}
+
+func newReloader(m *Manager, source any) *reloader {
+	r := &reloader{manager: m}
+	r.loaded.Store(&source)
+	return r
 }
 
 func (r *reloader) reload(next Config, reason string) (wait func(ctx context.Context) error, err error) {
@@ -126,11 +134,8 @@ func (c Config) located(err error) error {
 // source returns what Reread compares with: the source that was loaded last, with each group as the
 // group has it.
 func (r *reloader) source() any {
-	m := r.manager
-	m.mu.Lock()
-	source := m.cfg.Source
-	m.mu.Unlock()
-	for _, g := range m.allGroups() {
+	source := *r.loaded.Load()
+	for _, g := range r.manager.allGroups() {
 		if s, ok := source.(GroupSource); ok {
 			source = s.WithGroup(g.name, ask(g, (*controller.Controller).Source))
 		}

@@ -188,12 +188,11 @@ func (p *reloadPlan) register() {
 		removed = append(removed, g.scope)
 	}
 	m.host.Deadline.Configure(p.next.TotalDeadline, p.next.TotalDeadlineDerived, removed...)
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	for _, g := range p.removed {
 		g.removed.Store(true)
 	}
-	m.cfg.Source = p.next.Source
+	source := p.next.Source
+	p.reloader.loaded.Store(&source)
 	m.registry.reload(p.order, p.added, p.claimed)
 }
 

@@ -480,6 +480,29 @@ func TestReload_IsRefusedDuringAnotherReload(t *testing.T) {
 	}
 }
 
+// An order to roll a group reads the configuration of the launcher, of which a concurrent reload
+// replaces the Source. The race detector would report a read without a lock.
+func TestReload_DoesNotRaceWithOrdersToRoll(t *testing.T) {
+	web := runners("web", 1)
+	h := launch(t, web).ready()
+	reloaded := make(chan struct{})
+	go func() {
+		defer close(reloaded)
+		for i := range 20 {
+			if err := h.Reload(context.Background(), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web}, Source: i}, "test"); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	missing := web
+	missing.Command = []string{"/does/not/exist"} // refused, before the order takes a lock
+	for !testkit.IsClosed(reloaded) {
+		if h.Roll(context.Background(), missing, "test") == nil {
+			t.Error("a command that does not exist is not refused")
+		}
+	}
+}
+
 // From the time that Reread reads a configuration until it is applied, other reloads are refused,
 // so that the configuration read last is the one applied last. A dry run is allowed.
 func TestReread_RefusesConcurrentReload(t *testing.T) {

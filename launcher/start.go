@@ -155,7 +155,7 @@ func newManager(cfg Config, dir string) *Manager {
 	}
 	m.events = events.NewHub(cfg.Logger, m.counter.count)
 	m.host = &process.Host{Dir: dir, Router: cfg.Router, Helper: cfg.Helper, Publish: m.publish, RecentLines: output.NewRecent()}
-	m.recorder, m.reloader, m.upgrader = &recorder{manager: m}, &reloader{manager: m}, &upgrader{manager: m}
+	m.recorder, m.reloader, m.upgrader = &recorder{manager: m}, newReloader(m, cfg.Source), &upgrader{manager: m}
 	m.server = admin.New(adminLauncher{m})
 	m.host.Deadline.Configure(cfg.TotalDeadline, cfg.TotalDeadlineDerived)
 	m.host.Secrets = secrets.New(func() { m.host.Guardian.Tell() })
