@@ -92,7 +92,11 @@ func (r *registry) finished() (finished bool, err error) {
 		needed, condition := r.waitsInVainFor(g)
 		switch {
 		case needed != "":
-			err = errors.Join(err, fmt.Errorf("launcher: group %q did not start: it waits until group %q is %s, but %q has finished without that", g.name, needed, condition, needed))
+			outcome := "has finished without that"
+			if other, failed := r.group(needed); failed == nil && ask(other, (*controller.Controller).AwaitsDependencies) {
+				outcome = "did not start either"
+			}
+			err = errors.Join(err, fmt.Errorf("launcher: group %q did not start: it waits until group %q is %s, but %q %s", g.name, needed, condition, needed, outcome))
 		case !ask(g, (*controller.Controller).IsFinished):
 			return false, nil
 		default:
