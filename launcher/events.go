@@ -2,7 +2,7 @@ package launcher
 
 import "github.com/swansong-go/swansong/launcher/internal/events"
 
-// Kind is the kind of an [Event].
+// Kind is the kind of an [Event], a string such as "transition".
 type Kind = events.Kind
 
 const (

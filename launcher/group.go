@@ -165,7 +165,7 @@ func (g *group) stopProcess(p *process.Process, reason string, grace time.Durati
 	p.Stop(reason, grace)
 }
 
-// checkRunning returns an error if the group is stopping.
+// checkRunning returns an error if the group is stopping. The controller is locked.
 func (g *group) checkRunning() error {
 	if g.controller.IsClosed() || g.scope.Err() != nil {
 		return fmt.Errorf("launcher: group %q is stopping: %w", g.name, context.Cause(g.scope))

@@ -56,7 +56,7 @@ type Group struct {
 	GroupLogs *output.GroupLogs
 	Listeners func() listeners.Set // the listeners that each process inherits
 	Started   func()               // called when a process has been started
-	Changed   func(*Process)       // called after each change of the status of a process, with no lock held
+	Changed   func(*Process)       // called after each change of the status of a process; it can ask the process for its Status
 
 	uses atomic.Pointer[spec.Protocol] // with protocol auto, what the process that became ready last uses; nil if none has
 }
