@@ -13,7 +13,7 @@ import (
 
 // A Handoff is what a group hands over besides its part of the state file. It has secrets.
 type Handoff struct {
-	Epoch              int64 // see controller
+	Epoch              int64 // Controller.epoch, as statefile.ToMillis returns it
 	Revisions          revision.Set
 	BackOff            restart.BackOff
 	LastFailure        string
