@@ -219,7 +219,10 @@ func TestDial_DoesNotDelayClose(t *testing.T) {
 		}}, fakelsp.Behaviour{})
 		synctest.Wait()
 		r := mustClose(t, conn)
-		testkit.Equal(t, "outcome", r.Outcome, lspconn.Terminated)
+		// The server exits when its input is closed. That may be before or after SIGTERM is sent.
+		if r.Outcome != lspconn.Terminated && r.Outcome != lspconn.ExitedEarly {
+			t.Errorf("outcome %v", r.Outcome)
+		}
 		testkit.Equal(t, "total", r.Total, time.Duration(0))
 		close(never)
 	})
