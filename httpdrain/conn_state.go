@@ -307,7 +307,7 @@ func (s *connState) onTimer(e connEvent) connActions {
 	case s.intervals > 1:
 		s.intervals--
 		return s.startTimer(now)
-	case e.keep > 0 && !s.readsEnded && !s.announced && !s.isInHeader():
+	case e.keep > 0 && !s.readsEnded && !s.http2 && !s.isInHeader():
 		s.intervals, s.interval = waitSteps, e.keep/waitSteps
 		return s.startTimer(now)
 	case s.announced && !s.closeAnnounced:
