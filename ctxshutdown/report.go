@@ -97,7 +97,8 @@ func (s *Swansong) GuardReport() GuardReport {
 	return r
 }
 
-// describer returns what says what the guards of s stand for, or nil if that is not known.
+// describer returns the value that says what the guards of s stand for: requests, say. It returns nil
+// if that is not known.
 func (s *Swansong) describer() *ctxkey.WorkDescriber {
 	if d, ok := s.Value(ctxkey.Describer{}).(*ctxkey.WorkDescriber); ok && d.Scope == any(s) {
 		return d
@@ -211,7 +212,7 @@ func (r GuardReport) LogValue() slog.Value {
 func (r GuardReport) Summary() string {
 	oldest, age := "", time.Duration(0)
 	for _, e := range r.entries {
-		if e.Oldest > age && !r.work.HasAge(e.Path) {
+		if e.Oldest > age && !r.work.IgnoresTraceAge(e.Path) {
 			oldest, age = e.Site, e.Oldest
 		}
 	}

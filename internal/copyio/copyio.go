@@ -13,7 +13,7 @@ import (
 	"net"
 )
 
-// pieceSize is the number of bytes that the kernel copies between two checks of the context.
+// pieceSize is the number of bytes that the kernel copies before the caller can end the copy.
 const pieceSize = 1 << 20
 
 // Transfer copies src to dst by io.Copy, with splice or sendfile if possible. It also reports

@@ -22,7 +22,7 @@ type List struct {
 
 	kinds   map[kind]int    // the numbers of requests, jobs and so on
 	waiting map[kind]int    // guards that only wait for other guards; listed if no other guard is held
-	aged    map[string]bool // paths of scopes for which the ages in a trace are ignored; see HasAge
+	aged    map[string]bool // paths of scopes for which the ages in a trace are ignored; see IgnoresTraceAge
 }
 
 // A kind is a kind of work, such as "request", or, if that is not known, the path of a scope.
@@ -85,9 +85,9 @@ func (l *List) Add(d *ctxkey.WorkDescriber, path string, guards int) (counted in
 	return counted
 }
 
-// HasAge reports whether the guards of the scope with the given path need no age from a trace: they are
-// requests, whose age is known, or they only wait for other guards.
-func (l *List) HasAge(path string) bool { return l.aged[path] }
+// IgnoresTraceAge reports whether the guards of the scope with the given path need no age from a
+// trace: they are requests, whose age is known, or they only wait for other guards.
+func (l *List) IgnoresTraceAge(path string) bool { return l.aged[path] }
 
 // Summary returns the kinds of work with their numbers, and the oldest piece of work: a request, or the
 // traced guard that was acquired at oldest, if it is older. The parameter oldest is empty if there is
