@@ -41,7 +41,9 @@
 
 short word[N];
 bit sealMu[N];
+#ifdef EARLY_RETURN
 bit sealed[N];
+#endif
 bit mu[N];
 bit sealing[N];
 bit listed[N];   /* in the parent's list; changes under the parent's mu, together with UNLINKED */
@@ -267,8 +269,8 @@ inline release2(n) {
 inline lockSeal(n)  { d_step { ok = !sealed[n]; sealed[n] = 1 } }
 inline unlockSeal(n) { skip }
 #else
-inline lockSeal(n)  { lock(sealMu[n]); ok = !sealed[n] }
-inline unlockSeal(n) { d_step { sealed[n] = 1; sealMu[n] = 0 } }
+inline lockSeal(n)  { lock(sealMu[n]); ok = (word[n] & LIVE) != 0 }
+inline unlockSeal(n) { unlock(sealMu[n]) }
 #endif
 
 inline clearLive(n, v) { d_step { word[n] = word[n] & ~LIVE; v = word[n] } }
