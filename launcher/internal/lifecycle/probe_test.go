@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
 	"github.com/swansong-go/swansong/launcher/internal/probe"
@@ -52,6 +54,25 @@ func TestReadiness_NeedsBothProbeAndProtocol(t *testing.T) {
 	m.readiness(pb.ReadinessResponse_WARMING)
 	m.probe(probe.Readiness, "")
 	testkit.Equal(t, "state of a process that is warming up again", m.State, lifecycle.Warming)
+}
+
+// The answer to a call made before the process reported that it is ready does not replace that report
+// while a probe still has to succeed.
+func TestReadiness_ReportCountsMoreThanOlderAnswer(t *testing.T) {
+	for name, answer := range map[string]func(m *simulation) []string{
+		"warming":   func(m *simulation) []string { return m.readiness(pb.ReadinessResponse_WARMING) },
+		"no answer": func(m *simulation) []string { return m.readinessFails(codes.Unavailable) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := spawn(config(func(cfg *spec.Group) { cfg.ReadinessProbe = tcp() }))
+			m.pass(0)
+			m.pushReady()
+			answer(m)
+			testkit.Equal(t, "message", m.Message, "")
+			m.probe(probe.Readiness, "")
+			testkit.Equal(t, "state after the probe", m.State, lifecycle.Ready)
+		})
+	}
 }
 
 // While the readiness probe of a ready process fails, it is WARMING and not in routing. It is not

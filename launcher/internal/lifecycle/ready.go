@@ -83,6 +83,7 @@ func (m *Machine) onPushedReady(e Event) []Action {
 		return m.tick(e.At)
 	}
 	m.Said.Ready, m.Message = true, e.Reason
+	m.callStale = m.callPending
 	return m.becomeReadyIfComplete(e.At)
 }
 
