@@ -69,7 +69,7 @@ func (s *Swansong) GuardReport() GuardReport {
 			add(path, "", counted, 0)
 			return
 		}
-		for _, a := range s.trace.snapshot() {
+		for _, a := range s.trace.snapshot(guards) {
 			name, ok := names[a.site]
 			if a.name != nil {
 				name = a.name.String()

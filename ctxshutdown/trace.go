@@ -114,9 +114,10 @@ func (t *scopeTrace) remove(r *guardRecord) acquisition {
 	return r.acquisition
 }
 
-// snapshot returns a copy of the acquisitions of all guards held. Reports are made from the copy
-// and not under the lock, because acquisitions and releases wait for the lock.
-func (t *scopeTrace) snapshot() (all []acquisition) {
+// snapshot returns a copy of the acquisitions of all guards held, of which there are about n. Reports
+// are made from the copy and not under the lock, because acquisitions and releases wait for the lock.
+func (t *scopeTrace) snapshot(n int) []acquisition {
+	all := make([]acquisition, 0, n)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for r := t.held; r != nil; r = r.next {

@@ -93,6 +93,7 @@ func (n *Node) push(c *Node) {
 			n.removeIdle(examined)
 		}
 	}
+	n.linked++
 	first := n.children
 	if first == nil {
 		n.children, c.next, c.prev = c, c, c
@@ -145,16 +146,19 @@ func (n *Node) removeIdle(c *Node) bool {
 		n.children = nil
 	}
 	c.prev, c.next = nil, nil
+	n.linked--
 	return true
 }
 
 // snapshot returns the linked children of n. The caller holds mu.
-func (n *Node) snapshot() (children []*Node) {
-	for c := n.children; c != nil; {
-		children = append(children, c)
-		if c = c.next; c == n.children {
-			break
-		}
+func (n *Node) snapshot() []*Node {
+	if n.linked == 0 {
+		return nil
+	}
+	children := make([]*Node, n.linked)
+	c := n.children
+	for i := range children {
+		children[i], c = c, c.next
 	}
 	return children
 }

@@ -35,6 +35,7 @@ type Node struct {
 	collisions atomic.Uint32 // time window and number of collisions; see noteCollision
 	done       chan struct{} // the open channel of Done; nil if there is none
 	children   *Node         // the ring of linked children; see push
+	linked     int           // the number of children in the ring
 
 	next, prev *Node // neighbours in the ring of the parent's children; guarded by the parent's mu
 }
