@@ -272,8 +272,6 @@ func (c *container) reap() (*os.ProcessState, error) {
 	return c.process.Wait()
 }
 
-func (c *container) isChild() bool { return c.process != nil }
-
 // containment returns what identifies the members to another program.
 func (c *container) containment() Containment {
 	in := Containment{Mark: c.mark}

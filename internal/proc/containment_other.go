@@ -42,8 +42,6 @@ func adoptContained(Adoptable, bool) (*container, error) { return nil, errors.Er
 
 func (c *container) born() uint64 { return 0 }
 
-func (c *container) isChild() bool { return true }
-
 func (c *container) containment() Containment { return Containment{} }
 
 // isAlive returns false: on this system members cannot be listed, so there are none.
