@@ -264,13 +264,18 @@ const killTimeout = 5 * time.Second
 // end because the others have.
 const refusedTimeout = time.Second
 
+// firstWait is the longest time for which sweep waits after Kill before it searches. A search on a busy
+// machine is slow if many processes are about to end. But a process that only the search finds has not
+// received SIGKILL until then.
+const firstWait = time.Second
+
 // sweep ends the processes that the leader has left behind. Because a process that is being ended
 // may start others, sweep repeats this until it finds none.
 func (p *Process) sweep() (left, survivors []Member) {
 	if p.isKilling() { // wait first, so that no search finds processes that are about to end
 		known := slices.DeleteFunc(p.knownMembers(), Member.refusesSignals)
 		p.contain.signal(known, syscall.SIGKILL) // a search may have found some of them after Kill
-		p.contain.awaitMembers(known, time.Now().Add(killTimeout))
+		p.contain.awaitMembers(known, time.Now().Add(firstWait))
 	}
 	left = p.members()
 	if !p.contain.lists() {

@@ -18,7 +18,7 @@ func procFile(pid int, name string) string { return "/proc/" + strconv.Itoa(pid)
 // older contains the processes that are older than this program, and so belong to none of the
 // containers that it has started. They are most of a machine's processes, and to read all of them
 // for each search would take too long on a busy machine. A pid can be reused, but not within a
-// second, so the set is valid for that long. It is guarded by allProcesses.reading.
+// second, so the set is valid for that long. It is guarded by reading.
 var older struct {
 	pids  map[int]bool
 	until time.Time
@@ -29,7 +29,7 @@ var older struct {
 var adopting atomic.Bool
 
 // processes returns the processes in /proc, except for those that are older than this program,
-// unless adopting is set. The caller holds allProcesses.reading.
+// unless adopting is set. The caller holds reading.
 func processes() (all []Member) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -116,23 +116,15 @@ func read(fd int, b []byte) (n int, err error) {
 }
 
 // descendants returns the children of a process, their children, and so on. Unlike a search in all
-// of /proc, it takes less than a millisecond. It misses processes whose parent has exited.
+// of /proc, it takes less than a millisecond. It misses processes whose parent has exited, and may
+// miss one if another child ends meanwhile. It finds nothing on kernels without CONFIG_PROC_CHILDREN.
 func descendants(pid int) (found []Member) {
-	for _, m := range children(pid) {
-		found = append(append(found, m), descendants(m.PID)...)
-	}
-	return found
-}
-
-// children returns the children of a process. It may miss one if another child ends meanwhile, and
-// finds none on kernels without CONFIG_PROC_CHILDREN.
-func children(pid int) (found []Member) {
 	for _, task := range threads(pid) { // each thread has the children that it has started
 		text, _ := os.ReadFile(filepath.Join(task, "children"))
 		for _, field := range strings.Fields(string(text)) {
 			child, _ := strconv.Atoi(field)
 			if m, ok := stat(child); ok && m.PPID == pid {
-				found = append(found, m)
+				found = append(append(found, m), descendants(child)...)
 			}
 		}
 	}

@@ -99,7 +99,7 @@ func (p *Process) searchAndSignal(sig syscall.Signal, received []Member) {
 	delete(p.queued, sig) // a later call of signalAll needs a search of its own, to find processes that start after this one began
 	// Once the leader has exited, the waiter itself searches for the processes that are left, and
 	// kills them at once if killing is set.
-	superfluous := p.reaped || p.killing && sig == syscall.SIGKILL && p.hasExited()
+	superfluous := p.reaped || p.killing && p.hasExited()
 	p.mu.Unlock()
 	if superfluous {
 		return

@@ -15,35 +15,31 @@ type snapshot struct {
 	marks map[int][]string // the marks of processes by pid; nil for a process whose marks are not known yet
 }
 
-// A snapshotReader takes snapshots of the processes that list returns.
-type snapshotReader struct {
-	list    func() []Member
-	reading sync.Mutex // held while a goroutine calls list
-	mu      sync.Mutex
-	next    func() *snapshot // reads the next snapshot; nil if no goroutine is waiting for it
-}
+var (
+	reading sync.Mutex // held while a goroutine reads /proc
+	next    struct {
+		sync.Mutex
+		read func() *snapshot // reads the next snapshot; nil if no goroutine is waiting for it
+	}
+)
 
-var allProcesses = snapshotReader{list: processes}
-
-// newSnapshot returns a snapshot of /proc that was read entirely after newSnapshot was called.
-func newSnapshot() *snapshot { return allProcesses.take() }
-
-// take returns a snapshot that was read entirely after take was called. If a snapshot is being read
-// at the time of the call, the caller waits for the next one, which it shares with other callers.
-func (r *snapshotReader) take() *snapshot {
-	r.mu.Lock()
-	if r.next == nil {
-		r.next = sync.OnceValue(func() *snapshot {
-			r.reading.Lock()
-			defer r.reading.Unlock()
-			r.mu.Lock()
-			r.next = nil // goroutines that call take from now on need a newer snapshot
-			r.mu.Unlock()
-			return &snapshot{all: r.list(), marks: map[int][]string{}}
+// newSnapshot returns a snapshot of /proc that was read entirely after newSnapshot was called. If a
+// snapshot is being read at the time of the call, the caller waits for the next one, which it
+// shares with other callers.
+func newSnapshot() *snapshot {
+	next.Lock()
+	if next.read == nil {
+		next.read = sync.OnceValue(func() *snapshot {
+			reading.Lock()
+			defer reading.Unlock()
+			next.Lock()
+			next.read = nil // goroutines that call newSnapshot from now on need a newer snapshot
+			next.Unlock()
+			return &snapshot{all: processes(), marks: map[int][]string{}}
 		})
 	}
-	read := r.next
-	r.mu.Unlock()
+	read := next.read
+	next.Unlock()
 	return read()
 }
 
@@ -59,29 +55,25 @@ const (
 // markState looks for a mark in the initial environment of a process. The environment of another
 // user's process cannot be read; such a process counts as unmarked.
 func (t *snapshot) markState(m Member, own string) markState {
-	marks := t.marksOf(m)
-	if marks == nil && !withoutEnv.settled(m, t.all) {
-		return unknown
-	}
-	if marks != nil {
-		withoutEnv.forget(m)
-	}
-	if slices.Contains(marks, own) {
-		return marked
-	}
-	return unmarked
-}
-
-// marksOf is like the function marksOf, but reads the environment once for all callers.
-func (t *snapshot) marksOf(m Member) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	marks, known := t.marks[m.PID]
 	if !known {
 		marks = marksOf(m)
+		if marks == nil && withoutEnv.settled(m, t.all) {
+			marks = []string{}
+		} else if marks != nil {
+			withoutEnv.forget(m)
+		}
 		t.marks[m.PID] = marks
 	}
-	return marks
+	switch {
+	case marks == nil:
+		return unknown
+	case slices.Contains(marks, own):
+		return marked
+	}
+	return unmarked
 }
 
 // withoutEnv contains the processes whose environment was found empty, with the times at which it
