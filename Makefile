@@ -62,8 +62,8 @@ releases: ## run the tests of the core and of httpdrain with the oldest and the 
 servers: ## install the language servers for the tests of lspconn, in pinned versions, into bin/lsp
 	tools/lsp/install
 
-# Without SERIAL, whose code and tests start no goroutines, and without docs, tools, vet and SAME, whose tests read files
-# and start commands; some of these would take minutes under the race detector. -vet=off because `make lint` vets all
+# Without SERIAL, whose code and tests start no goroutines, and without docs, tools except mutants, vet and SAME, whose
+# tests read files and start commands; some of these would take minutes under the race detector. -vet=off because `make lint` vets all
 # packages. -p 4 because the tests of several packages spend most of their time waiting, for processes and connections.
 # The launcher comes first because its tests take longest.
 SERIAL := httpdrain/internal/wire\|internal/\(figures\|mask\|refusal\)\|launcher/\(config\|deploy\|export\|internal/\(address\|revision\|roll\|spec\)\)
@@ -71,7 +71,7 @@ race: ## run the tests of all modules with the race detector
 	@if [ -z "$$CI" ] && [ "$$($(GO) env CGO_ENABLED)" = 0 ]; then echo "race: skipped: the race detector needs a C compiler"; exit; fi; \
 	list=$$($(GO) list $(ALL)) || exit 1; \
 	list=$$(echo "$$list" | grep -v '^$(ROOT)/\(\(docs\|tools\|vet\|$(SAME)\)\|\($(SERIAL)\)$$\)'); \
-	set -x; $(GO) test -race -vet=off -p 4 $$(echo "$$list" | grep /launcher) $$(echo "$$list" | grep -v /launcher)
+	set -x; $(GO) test -race -vet=off -p 4 $$(echo "$$list" | grep /launcher) $$(echo "$$list" | grep -v /launcher) ./tools/mutants
 
 # -count=1, because some of these tests read files outside their module, whose changes the test cache does not notice.
 nested: ## run the tests of the nested modules
