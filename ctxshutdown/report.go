@@ -54,8 +54,8 @@ func (s *Swansong) GuardReport() GuardReport {
 		e := groups[key{path, site}]
 		groups[key{path, site}] = GuardEntry{path, e.Count + n, site, max(e.Oldest, age)}
 	}
-	// The map names caches the text of each site: resolving a site is slow, and many guards have the same
-	// one
+	// The map names caches the text of each site: resolving a site is slow, and many guards have the
+	// same one.
 	now, names := time.Now(), map[stacks.Site]string{}
 	var work worktext.List
 	s.node.Walk(func(o packed.Owner, guards int) {

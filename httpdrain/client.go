@@ -20,6 +20,7 @@ type client struct {
 	lastStart atomic.Int64 // when the latest request was read, as the time since epoch, or noRequest
 }
 
+// noRequest is not 0: in a synctest bubble, whose clock begins in 2000, times since epoch are negative.
 const noRequest = math.MinInt64
 
 // groupByClient sets the client of each of conns.

@@ -48,9 +48,10 @@ const (
 //
 // What the drain does in each phase:
 //
-//	reading, no byte of a request   ends the connection after the linger, unless the client has sent
-//	                                a request on another one; on HTTP/2 it sends the second GOAWAY
-//	                                first, and waits for another linger
+//	reading, no byte of a request   ends the connection after the linger; on HTTP/1 only once the
+//	                                client has sent no request on any connection for clientQuiet; on
+//	                                HTTP/2 it sends the second GOAWAY first, and waits for another
+//	                                linger
 //	reading, part of a header       ends the connection when the client has paused for headerTimeout
 //	serving                         waits; the response says Connection: close, and on HTTP/2 the
 //	                                first GOAWAY is sent at once

@@ -26,8 +26,8 @@ const (
 	// RollStep reports progress of a roll: the roll waits for canaries, retries, is resumed or
 	// turns back.
 	RollStep Kind = events.RollStep
-	// RollDone reports that a roll has replaced all processes, or that a rollback by order has
-	// brought back all.
+	// RollDone reports that a roll has replaced all processes, or that a rollback, which a user has
+	// ordered, has brought back all earlier processes.
 	RollDone    Kind = events.RollDone
 	RollFailed  Kind = events.RollFailed  // a roll has ended without replacing all processes, or has paused
 	Ordered     Kind = events.Ordered     // an operator has stopped, started or scaled a group

@@ -233,7 +233,7 @@ func (g controlled) Start(id string, revision int, cfg spec.Group) (controller.P
 func (g controlled) Adopt(found *statefile.Process, cfg spec.Group) (controller.Process, bool) {
 	p := process.New(g.shared, found.ID, found.Revision, cfg)
 	p.Restore(found, time.Now())
-	p.LearnSecrets() // before announce says why an upgrade has failed
+	p.LearnAdoptedSecrets() // before announce says why an upgrade has failed
 	return p, g.launch(p)
 }
 

@@ -83,11 +83,7 @@ func (g Group) Label(key string) (value string, ok bool) {
 // Write writes the stack, with a title that follows the number of goroutines: "2 goroutines of app:".
 // It leaves out the frames for which skip returns true; a nil skip leaves out none.
 func (g Group) Write(b *strings.Builder, title string, skip func(function string) bool) {
-	goroutines := "goroutines"
-	if g.Count == 1 {
-		goroutines = "goroutine"
-	}
-	fmt.Fprintf(b, "%d %s%s:\n", g.Count, goroutines, title)
+	fmt.Fprintf(b, "%s%s:\n", worktext.Pluralize(g.Count, "goroutine"), title)
 	for _, f := range g.Frames {
 		if skip == nil || !skip(f.Function) {
 			fmt.Fprintf(b, "\t%s\n\t\t%s\n", f.Function, f.Line)

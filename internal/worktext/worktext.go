@@ -20,9 +20,9 @@ type List struct {
 	// Nameable is the number of all requests.
 	Nameable int
 
-	kinds   map[kind]int    // the numbers of requests, jobs and so on
-	waiting map[kind]int    // guards that only wait for other guards; listed if no other guard is held
-	aged    map[string]bool // paths of scopes for which the ages in a trace are ignored; see IgnoresTraceAge
+	kinds      map[kind]int    // the numbers of requests, jobs and so on
+	waiting    map[kind]int    // guards that only wait for other guards; listed if no other guard is held
+	ignoresAge map[string]bool // by path of a scope; see IgnoresTraceAge
 }
 
 // A kind is a kind of work, such as "request", or, if that is not known, the path of a scope.
@@ -51,7 +51,7 @@ func Pluralize(n int, noun string) string {
 // several pieces of work, the report counts each piece as a guard.
 func (l *List) Add(d *ctxkey.WorkDescriber, path string, guards int) (counted int) {
 	if l.kinds == nil {
-		l.kinds, l.waiting, l.aged = map[kind]int{}, map[kind]int{}, map[string]bool{}
+		l.kinds, l.waiting, l.ignoresAge = map[kind]int{}, map[kind]int{}, map[string]bool{}
 	}
 	if d == nil {
 		l.kinds[kind{path: path}] += guards
@@ -69,7 +69,7 @@ func (l *List) Add(d *ctxkey.WorkDescriber, path string, guards int) (counted in
 	}
 	counted += w.Extra
 	if w.Count == 0 || len(w.Named) > 0 {
-		l.aged[path] = true
+		l.ignoresAge[path] = true
 	}
 	if w.Count == 0 {
 		l.waiting[kind{path: path}] += guards
@@ -87,7 +87,7 @@ func (l *List) Add(d *ctxkey.WorkDescriber, path string, guards int) (counted in
 
 // IgnoresTraceAge reports whether the guards of the scope with the given path need no age from a
 // trace: they are requests, whose age is known, or they only wait for other guards.
-func (l *List) IgnoresTraceAge(path string) bool { return l.aged[path] }
+func (l *List) IgnoresTraceAge(path string) bool { return l.ignoresAge[path] }
 
 // Summary returns the kinds of work with their numbers, and the oldest piece of work: a request, or the
 // traced guard that was acquired at oldest, if it is older. The parameter oldest is empty if there is

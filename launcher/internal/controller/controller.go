@@ -70,7 +70,7 @@ type Controller struct {
 	rollResult  *Result       // callers that ordered the roll wait for this result; nil if roll is nil
 	checks      *canaryChecks // nil unless the roll waits for canaries that are checked
 	degraded    degradation
-	orders      []order // orders that callers wait for
+	pending     []pendingOrder
 
 	awaitsDependencies bool     // if set, no process is started until the groups that this one depends on are healthy
 	waitsFor           []string // names of the groups in DependsOn that are not healthy

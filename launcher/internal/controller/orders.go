@@ -10,16 +10,16 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// An order is what an operator wants of a group. It is done when the health of the group shows that
-// it was followed, or that it cannot be.
-type order struct {
+// A pendingOrder is an order that was accepted, and whose result has not been set. It is done when
+// the health of the group shows that it was followed, or that it cannot be.
+type pendingOrder struct {
 	isDone func(Health) (bool, error)
 	result *Result
 }
 
 // settleOrders ends the wait for the orders that are done.
 func (c *Controller) settleOrders(h Health) {
-	c.orders = slices.DeleteFunc(c.orders, func(o order) bool {
+	c.pending = slices.DeleteFunc(c.pending, func(o pendingOrder) bool {
 		done, err := o.isDone(h)
 		if done || err != nil {
 			o.result.set(err)
@@ -32,8 +32,8 @@ func (c *Controller) settleOrders(h Health) {
 func (c *Controller) accept(what, reason string, isDone func(Health) (bool, error)) *Result {
 	c.host.Record()
 	c.host.Publish(events.Event{Kind: events.Ordered, Message: what + ": " + reason})
-	o := order{isDone, newResult()}
-	c.orders = append(c.orders, o)
+	o := pendingOrder{isDone, newResult()}
+	c.pending = append(c.pending, o)
 	c.settleOrders(c.Health(time.Now(), false))
 	return o.result
 }

@@ -62,8 +62,8 @@ func (p *Process) adopt() error {
 	return nil
 }
 
-// LearnSecrets makes the launcher mask the secrets of a process that is to be adopted.
-func (p *Process) LearnSecrets() { p.learnSecrets(startedWith(p.adopted.Adoptable.PID)) }
+// LearnAdoptedSecrets makes the launcher mask the secrets of a process that is to be adopted.
+func (p *Process) LearnAdoptedSecrets() { p.learnSecrets(startedWith(p.adopted.Adoptable.PID)) }
 
 // startedWith returns the arguments and the environment with which a process was started, if the
 // system tells them.

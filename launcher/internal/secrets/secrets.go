@@ -104,8 +104,9 @@ func (s *Secrets) ofGroup(g spec.Group) []string {
 	return values
 }
 
-// Learn adds the secrets of a process that is about to be started, or has been adopted, until ended is
-// closed: those in its configuration, arguments and environment. It reads the files again, because the process may be started for the sake of their new
+// Learn adds the secrets of a process: those in its configuration, arguments and environment. It is
+// called before the process is started, or when it has been adopted. The secrets stay until ended is
+// closed. Learn reads the files again, because the process may be started for the sake of their new
 // content. An error says which file cannot be read; its old content stays secret.
 func (s *Secrets) Learn(ended <-chan struct{}, g spec.Group, args, env []string) error {
 	s.mu.Lock()

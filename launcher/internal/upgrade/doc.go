@@ -1,7 +1,7 @@
 // Package upgrade hands a running launcher over to another program: another version of the launcher,
 // which takes its place in the same process.
 //
-//  1. The launcher runs the new program as a child, to check it: [Check]. The child gets the state of
+//  1. The launcher runs the new program as a child, to check it: [Handoff.Check]. The child gets the state of
 //     the launcher, and says whether it could go on with it, and with its own configuration.
 //  2. The launcher closes its [Gate], stops reading the output of processes, and executes the new
 //     program: [Handoff.Exec]. Files that the new program needs stay open; what it has to know is in
