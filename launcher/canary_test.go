@@ -49,10 +49,11 @@ func TestCanaryCheck_OtherProcessesAreReplacedAfterLastCheck(t *testing.T) {
 	g := runners("web", 3)
 	h := launch(t, g).ready()
 	over := begin(h, judged(g, 100*time.Millisecond, "echo x >>"+filepath.Join(dir, "checks")))
-	e := h.until("the canary is waited for", step("canary", "the others follow if these stay available for 100ms and pass their check"))
+	h.until("the canary is waited for", step("canary", "the others follow if these stay available for 100ms and pass their check"))
 	follow := h.until("the others follow", step("rolling", "the others follow"))
-	if waited := follow.Time.Sub(e.Time); waited < 100*time.Millisecond {
-		t.Errorf("the others followed after %v", waited)
+	canary, err := h.Process("web-4")
+	if waited := follow.Time.Sub(canary.ReadyAt); err != nil || waited < 100*time.Millisecond {
+		t.Errorf("the others followed %v after the canary was ready; Process: %v", waited, err)
 	}
 	checks, err := os.ReadFile(filepath.Join(dir, "checks"))
 	if err != nil || len(checks) < 2*2 {
