@@ -140,21 +140,20 @@ type outcomes map[result]string
 // compare runs the tests with httpdrain, and prints how they differ from want, the outcomes with
 // net/http alone. It reports whether all that passed before pass again, or are known not to.
 func (s suite) compare(way, overlay string, want outcomes) (ok bool, err error) {
-	got, _, err := s.run(way, overlay, "-skip="+skipped)
+	got, output, err := s.run(way, overlay, "-skip="+skipped)
 	if err != nil {
 		return false, err
 	}
 	ok = true
 	for _, pkg := range s.packages {
-		passed, of, differ := 0, 0, 0
+		passed, differ := 0, 0
+		var failed []result
 		for _, r := range slices.SortedFunc(maps.Keys(want), func(a, b result) int { return cmp.Compare(a.test, b.test) }) {
 			if r.pkg != pkg || want[r] != "pass" {
 				continue
 			}
-			of++
 			r.way = way
-			isKnown := isKnown(r)
-			switch passes := got[r] == "pass" || !isKnown && s.passesAlone(r, overlay); {
+			switch passes, isKnown := got[r] == "pass", isKnown(r); {
 			case passes:
 				passed++
 				if isKnown { // a test that is known to differ may pass by chance, so that is no failure
@@ -163,10 +162,19 @@ func (s suite) compare(way, overlay string, want outcomes) (ok bool, err error) 
 			case isKnown:
 				differ++
 			default:
-				ok = false
-				fmt.Printf("%s %s fails with %s\n", pkg, r.test, way)
+				failed = append(failed, r)
 			}
 		}
+		of := passed + differ + len(failed)
+		again, err := s.repeat(failed, overlay, output[pkg])
+		if err != nil {
+			return false, err
+		}
+		for _, r := range again {
+			ok = false
+			fmt.Printf("%s %s fails with %s\n", pkg, r.test, way)
+		}
+		passed += len(failed) - len(again)
 		fmt.Printf("%-30s %-8s  %4d of %d tests pass as with net/http alone, %d are known not to\n", pkg, way, passed, of, differ)
 		s.atLeast -= passed
 	}
@@ -176,26 +184,37 @@ func (s suite) compare(way, overlay string, want outcomes) (ok bool, err error) 
 	return ok, nil
 }
 
-// passesAlone runs a test that has failed again, without others. For a subtest, it runs the whole test,
-// because some subtests need those before them. It prints the output of the last run, if that fails.
-func (s suite) passesAlone(r result, overlay string) bool {
-	name, _, _ := strings.Cut(r.test, "/")
-	s.packages = []string{r.pkg}
-	var output []byte
+// repeat runs the failed tests of a package until each has passed once, or has been tried often enough,
+// and returns those that have not passed. It runs them in one process: if the first process died, most
+// tests of the package are among them. It prints the end of output, which they failed with.
+func (s suite) repeat(failed []result, overlay, output string) ([]result, error) {
 	for range tries - 1 {
-		var got outcomes
-		var err error
-		if got, output, err = s.run(r.way, overlay, "-count=1", "-run=^"+regexp.QuoteMeta(name)+"$"); err == nil && got[r] == "pass" {
-			return true
+		if len(failed) == 0 {
+			return nil, nil
 		}
+		var names []string
+		for _, r := range failed {
+			// Some subtests need those before them, so the whole test is run.
+			name, _, _ := strings.Cut(r.test, "/")
+			names = append(names, regexp.QuoteMeta(name))
+		}
+		names = slices.Compact(names)
+		fmt.Printf("%s\n%d tests of %s failed with %s and are run again: %s\n",
+			output[max(0, len(output)-10_000):], len(failed), failed[0].pkg, failed[0].way, strings.Join(names[:min(20, len(names))], " "))
+		s.packages = []string{failed[0].pkg}
+		got, outputs, err := s.run(failed[0].way, overlay, "-count=1", "-run=^("+strings.Join(names, "|")+")$", "-skip="+skipped)
+		if err != nil {
+			return nil, err
+		}
+		output = outputs[failed[0].pkg]
+		failed = slices.DeleteFunc(failed, func(r result) bool { return got[r] == "pass" })
 	}
-	fmt.Printf("%s", output)
-	return false
+	return failed, nil
 }
 
-// run runs tests, which may fail, and returns their outcomes and what they print.
-func (s suite) run(way, overlay string, flags ...string) (all outcomes, output []byte, err error) {
-	args := slices.Concat([]string{"test", "-json", "-short", "-vet=off", "-timeout=5m"}, flags, s.packages)
+// run runs tests, which may fail, and returns their outcomes and what each package prints.
+func (s suite) run(way, overlay string, flags ...string) (all outcomes, output map[string]string, err error) {
+	args := slices.Concat([]string{"test", "-json", "-short", "-vet=off", "-timeout=2m"}, flags, s.packages)
 	if way != plain {
 		args = slices.Insert(args, 1, "-overlay="+overlay)
 	}
@@ -206,21 +225,29 @@ func (s suite) run(way, overlay string, flags ...string) (all outcomes, output [
 	cmd.Stderr = &stderr
 	out, _ := cmd.Output() // an error says that a test has failed
 	all = outcomes{}
+	printed := map[string]*strings.Builder{}
+	for _, pkg := range s.packages {
+		printed[pkg] = &strings.Builder{}
+	}
 	ran := map[string]bool{}
 	for dec := json.NewDecoder(bytes.NewReader(out)); dec.More(); {
 		var e struct{ Action, Package, Test, Output string }
 		if err := dec.Decode(&e); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w\n%s", cmd, err, &stderr)
 		}
-		output = append(output, e.Output...)
+		if b := printed[e.Package]; b != nil {
+			b.WriteString(e.Output)
+		}
 		if e.Test != "" && slices.Contains([]string{"pass", "fail", "skip"}, e.Action) {
 			all[result{way, e.Package, e.Test}] = e.Action
 			ran[e.Package] = true
 		}
 	}
+	output = map[string]string{}
 	for _, pkg := range s.packages {
+		output[pkg] = printed[pkg].String()
 		if !ran[pkg] {
-			return nil, nil, fmt.Errorf("%s: no test of %s has run:\n%s%s", cmd, pkg, &stderr, output)
+			return nil, nil, fmt.Errorf("%s: no test of %s has run:\n%s%s", cmd, pkg, &stderr, output[pkg])
 		}
 	}
 	return all, output, nil
