@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/vet"
-	"golang.org/x/tools/go/analysis/analysistest"
 )
 
 // TestReadme_ShowsActualReportsOfChecks checks that the comments in the example of README.md are
@@ -14,21 +13,18 @@ import (
 // that the example is a copy of testdata/readme.
 func TestReadme_ShowsActualReportsOfChecks(t *testing.T) {
 	documented, reported := map[int]string{}, map[int]string{}
-	for _, a := range vet.Analyzers() {
-		for _, r := range analysistest.Run(wantsNothing{}, analysistest.TestData(), a, "./readme") {
-			fset := r.Pass.Fset
-			for _, f := range r.Pass.Files {
-				for _, group := range f.Comments {
-					for _, c := range group.List {
-						if isReport(c.Text) {
-							documented[fset.Position(c.Pos()).Line] = strings.TrimPrefix(c.Text, "// ")
-						}
+	for _, r := range analyze(t, "./readme", vet.Analyzers()...) {
+		for _, f := range r.pkg.Syntax {
+			for _, group := range f.Comments {
+				for _, c := range group.List {
+					if isReport(c.Text) {
+						documented[r.pkg.Fset.Position(c.Pos()).Line] = strings.TrimPrefix(c.Text, "// ")
 					}
 				}
 			}
-			for _, d := range r.Diagnostics {
-				reported[fset.Position(d.Pos).Line] = a.Name + ": " + d.Message
-			}
+		}
+		for _, d := range r.diagnostics {
+			reported[r.pkg.Fset.Position(d.Pos).Line] = r.analyzer.Name + ": " + d.Message
 		}
 	}
 	for line, text := range documented { // a comment in the README has the beginning of a message
@@ -49,8 +45,3 @@ func isReport(comment string) bool {
 	}
 	return false
 }
-
-// wantsNothing ignores that the code has no "want" comments, which analysistest expects.
-type wantsNothing struct{}
-
-func (wantsNothing) Errorf(string, ...any) {}
