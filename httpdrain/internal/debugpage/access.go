@@ -15,7 +15,8 @@ import (
 // on the same host, or from a sidecar in the same pod.
 var forwardingHeaders = []string{
 	"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "X-Client-Ip",
-	"True-Client-Ip", "Cf-Connecting-Ip", "X-Envoy-External-Address",
+	"True-Client-Ip", "Cf-Connecting-Ip", "X-Envoy-External-Address", "Fastly-Client-Ip", "X-Cluster-Client-Ip",
+	"X-Original-Forwarded-For",
 }
 
 const (
@@ -70,6 +71,12 @@ func (o *Options) hostRefusal(r *http.Request) string {
 func localRefusal(r *http.Request) string {
 	if !isLocal(r) {
 		return "This page answers the local machine only; this request comes from " + printable(r.RemoteAddr, 80) + ".\n" +
+			tunnelHint + allowHint + "…))"
+	}
+	// nginx adds no header by default, and replaces Host by the address of the server. But before
+	// nginx 1.29.7 it uses HTTP/1.0, as no browser does.
+	if !r.ProtoAtLeast(1, 1) {
+		return "This page answers the local machine only; this request uses HTTP/1.0, so it may have been forwarded by a proxy.\n" +
 			tunnelHint + allowHint + "…))"
 	}
 	for _, name := range forwardingHeaders {

@@ -172,6 +172,7 @@ func TestHandler_AnswersLocalRequestsOnly(t *testing.T) {
 	for _, c := range []struct {
 		name, remote, host string
 		header             string
+		http10             bool
 		ctx                context.Context
 		opts               debugpage.Options
 		refused            string // part of the refusal; empty if the request is permitted
@@ -190,6 +191,8 @@ func TestHandler_AnswersLocalRequestsOnly(t *testing.T) {
 		{name: "proxy", remote: "127.0.0.1:1", host: "localhost", header: "X-Forwarded-For", refused: "X-Forwarded-For", opts: debugpage.Options{LocalOnly: true}},
 		{name: "proxy with a Forwarded header", remote: "127.0.0.1:1", host: "localhost", header: "Forwarded", refused: "forwarded by a proxy", opts: debugpage.Options{LocalOnly: true}},
 		{name: "sidecar", remote: "127.0.0.6:1", host: "localhost", header: "X-Forwarded-Proto", refused: "forwarded by a proxy", opts: debugpage.Options{LocalOnly: true}},
+		{name: "nginx with its defaults", remote: "127.0.0.1:1", host: "127.0.0.1:8080", http10: true, refused: "HTTP/1.0", opts: debugpage.Options{LocalOnly: true}},
+		{name: "allowed with HTTP/1.0", remote: "127.0.0.1:1", host: "127.0.0.1:8080", http10: true, opts: debugpage.Options{AllowRemote: true}},
 		{name: "rebinding", remote: "127.0.0.1:1", host: "evil.example:8080", refused: `"evil.example"`, opts: debugpage.Options{LocalOnly: true}},
 		{name: "rebinding by a prefix", remote: "127.0.0.1:1", host: "localhost.evil.example", refused: "DNS rebinding", opts: debugpage.Options{LocalOnly: true}},
 		{name: "rebinding by a suffix", remote: "127.0.0.1:1", host: "127.0.0.1.evil.example", refused: "DNS rebinding", opts: debugpage.Options{LocalOnly: true}},
@@ -204,6 +207,7 @@ func TestHandler_AnswersLocalRequestsOnly(t *testing.T) {
 		{name: "allowed by another name", remote: "192.0.2.1:1", host: "evil.example", opts: debugpage.Options{AllowRemote: true, Hosts: []string{"ops.example"}}, refused: "DNS rebinding"},
 		{name: "a client's address in a header", remote: "127.0.0.1:1", host: "localhost", header: "True-Client-IP", opts: debugpage.Options{LocalOnly: true}, refused: "forwarded by a proxy"},
 		{name: "Cloudflare", remote: "127.0.0.1:1", host: "localhost", header: "CF-Connecting-IP", opts: debugpage.Options{LocalOnly: true}, refused: "forwarded by a proxy"},
+		{name: "Fastly", remote: "127.0.0.1:1", host: "localhost", header: "Fastly-Client-IP", opts: debugpage.Options{LocalOnly: true}, refused: "forwarded by a proxy"},
 		{name: "another header", remote: "127.0.0.1:1", host: "localhost", header: "X-Client-IP", opts: debugpage.Options{LocalOnly: true}, refused: "forwarded by a proxy"},
 		{name: "off by default", remote: "127.0.0.1:1", host: "localhost", refused: "This page is off"},
 		{name: "an empty token", remote: "127.0.0.1:1", host: "localhost", header: "Authorization", opts: debugpage.Options{WithToken: true, LocalOnly: true}, refused: "its token is empty"},
@@ -213,6 +217,9 @@ func TestHandler_AnswersLocalRequestsOnly(t *testing.T) {
 			for _, format := range []string{"html", "json", "events"} {
 				r := localRequest("GET", "/debug/shutdown?format="+format)
 				r.RemoteAddr, r.Host = c.remote, c.host
+				if c.http10 {
+					r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.0", 1, 0
+				}
 				if c.ctx != nil {
 					r = r.WithContext(c.ctx)
 				}
