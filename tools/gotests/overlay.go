@@ -36,6 +36,7 @@ import (
 	"crypto/tls"
 	"net"
 	"os"
+	"sync"
 
 	"swansong/ctxshutdown"
 	"swansong/httpdrain"
@@ -52,15 +53,37 @@ func listenTLS(s *Server, ln net.Listener) net.Listener {
 	return tls.NewListener(ln, s.TLS)
 }
 
-// serve does not wait for the drain, which would wait for hijacked connections.
+// serve returns when Accept has failed. It does not wait for the drain, which would wait for hijacked
+// connections. As with net/http, the server has seen all connections as new when serve returns.
 func serve(s *Server, ln net.Listener) {
 	scope := ctxshutdown.New(context.Background())
-	if l, ok := ln.(tlsListener); ok {
-		s.Config.TLSConfig = s.TLS
-		go httpdrain.ServeTLS(scope, s.Config, l.Listener, "", "")
-	} else {
-		go httpdrain.Serve(scope, s.Config, ln)
+	plain, isTLS := ln.(tlsListener)
+	if isTLS {
+		ln = plain.Listener
 	}
+	l := &failingListener{Listener: ln, failed: make(chan struct{})}
+	if isTLS {
+		s.Config.TLSConfig = s.TLS
+		go httpdrain.ServeTLS(scope, s.Config, l, "", "")
+	} else {
+		go httpdrain.Serve(scope, s.Config, l)
+	}
+	<-l.failed
+}
+
+// A failingListener closes failed when Accept has failed.
+type failingListener struct {
+	net.Listener
+	once   sync.Once
+	failed chan struct{}
+}
+
+func (l *failingListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		l.once.Do(func() { close(l.failed) })
+	}
+	return c, err
 }
 `
 
