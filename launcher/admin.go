@@ -20,11 +20,11 @@ import (
 // An AdminConfig configures the admin service over TCP, which operators can use besides the socket
 // in the launcher's directory.
 type AdminConfig struct {
-	Address string // host:port to listen on; if empty, there is no service over TCP. For port 0 see [Manager.AdminAddr]
+	Address string `yaml:"address"` // host:port to listen on; if empty, there is no service over TCP. For port 0 see [Manager.AdminAddr]
 
 	// TLS is required with an Address. Every client with a certificate of its authority can stop
 	// the processes.
-	TLS TLS
+	TLS TLS `yaml:"tls"`
 }
 
 // AdminAddr returns the address at which the admin service listens over TCP, nil if it does not.

@@ -91,9 +91,11 @@ type GroupSource interface {
 	WithGroup(name string, of any) (source any)
 }
 
-// A GroupConfig describes a group: a number of processes that run the same program.
+// A GroupConfig describes a group: a number of processes that run the same program. The yaml tags are
+// the keys of a configuration file, which package config reads; a dot separates a key from the mapping
+// that it is in.
 type GroupConfig struct {
-	Name string
+	Name string `yaml:"name"`
 
 	// NoDefaults says that zero values are meant as they are. Otherwise a field that is zero, or
 	// empty, gets its default. A nil MinHealthy or MaxSurge gets its default in both cases.
@@ -103,106 +105,111 @@ type GroupConfig struct {
 	// take no part in rolls. [Manager.Roll], [Manager.Restart] and a reload that changes what a
 	// process is started with stop the processes that still run, and run each of them once more
 	// when those have ended. These orders do not wait for that.
-	Job bool
+	Job bool `yaml:"kind" form:"service|job"`
 
 	// Command is the program and its arguments; it is not passed to a shell. In Command, in the
 	// values of Env and in probes, {id} stands for the id of the process, {dir} for the launcher's
 	// directory, {socket} for a path in that directory that the process can listen on, and {port}
 	// for a TCP port, from 20000 to 32767, that the launcher chooses for each process that mentions
 	// it.
-	Command []string
-	WorkDir string   // if empty, the launcher's working directory
-	Env     []string // NAME=value, in addition to the launcher's environment
+	Command []string `yaml:"command,args"`
+	WorkDir string   `yaml:"working_dir"`    // if empty, the launcher's working directory
+	Env     []string `yaml:"env" form:"env"` // NAME=value, in addition to the launcher's environment
 
 	// ClearEnv keeps the launcher's environment from the processes and their hooks. They have only
 	// Env and what the launcher sets for them. Command is still looked up in the launcher's PATH.
-	ClearEnv bool
+	ClearEnv bool `yaml:"clear_env"`
 
 	// User and UserGroup are the user and the group that the processes run as, by name or id, with
 	// the other groups of the user; default the launcher's. They need the privileges of root, and
 	// the Protocol [Signals]. HOME, USER and LOGNAME are those of the user, unless Env has them.
-	User, UserGroup string
+	User      string `yaml:"user"`
+	UserGroup string `yaml:"group"`
 
-	Rlimits []Rlimit    // limits of the kernel for each process; they need [Config].Helper
-	Limits  LimitConfig // limits of memory and processor time
+	Rlimits []Rlimit    `yaml:"rlimits" form:"rlimits"` // limits of the kernel for each process; they need [Config].Helper
+	Limits  LimitConfig `yaml:"limits"`                 // limits of memory and processor time
 
-	Protocol  Protocol // default Auto, or GRPC if Transport is TCP
-	Transport TransportConfig
+	Protocol  Protocol        `yaml:"protocol"` // default Auto, or GRPC if Transport is TCP
+	Transport TransportConfig `yaml:"lifecycle"`
 
-	Desired    int
-	MinHealthy *int // how many must be ready during a roll; default Desired, or Desired-1 if MaxSurge is 0
-	MaxSurge   *int // how many processes there may be beyond Desired, including those that are stopping; default 1
+	Desired    int  `yaml:"desired_instances"`
+	MinHealthy *int `yaml:"min_healthy_instances"` // how many must be ready during a roll; default Desired, or Desired-1 if MaxSurge is 0
+	MaxSurge   *int `yaml:"max_surge"`             // how many processes there may be beyond Desired, including those that are stopping; default 1
 
-	HealthCheckTimeout time.Duration // from the start of a process until it is ready; default 30 s
-	MinReady           time.Duration // a roll relies on a process only after it has been ready for so long; default 0
-	LivenessInterval   time.Duration // time between two calls to a ready process that uses GRPC; default 2 s, negative: no calls
-	LivenessTimeout    time.Duration // time that a process has to answer a check; default 1 s, or LivenessInterval if that is shorter
-	LivenessFailures   int           // consecutive failed checks after which a process is replaced; default 3
+	HealthCheckTimeout time.Duration `yaml:"health_check_timeout"`             // from the start of a process until it is ready; default 30 s
+	MinReady           time.Duration `yaml:"min_ready_seconds" form:"seconds"` // a roll relies on a process only after it has been ready for so long; default 0
+	LivenessInterval   time.Duration `yaml:"liveness.interval"`                // time between two calls to a ready process that uses GRPC; default 2 s, negative: no calls
+	LivenessTimeout    time.Duration `yaml:"liveness.timeout"`                 // time that a process has to answer a check; default 1 s, or LivenessInterval if that is shorter
+	LivenessFailures   int           `yaml:"liveness.failure_threshold"`       // consecutive failed checks after which a process is replaced; default 3
 
-	StartupProbe   Probe // the other probes begin when it has succeeded; if it fails, the process counts as failed
-	ReadinessProbe Probe // while it fails, the process is WARMING: it gets no requests and does not count as ready
-	LivenessProbe  Probe // if it fails, the process is stopped and counts as failed
+	StartupProbe   Probe `yaml:"startupProbe"`   // the other probes begin when it has succeeded; if it fails, the process counts as failed
+	ReadinessProbe Probe `yaml:"readinessProbe"` // while it fails, the process is WARMING: it gets no requests and does not count as ready
+	LivenessProbe  Probe `yaml:"livenessProbe"`  // if it fails, the process is stopped and counts as failed
 
 	// Watchdog, unless 0, is how long a ready process may be silent before it counts as failed: it
 	// sends WATCHDOG=1, as for sd_notify(3). WATCHDOG_USEC tells it so. For Auto and Notify.
-	Watchdog time.Duration
+	Watchdog time.Duration `yaml:"watchdog"`
 
-	Shutdown ShutdownConfig
-	Restart  RestartConfig
-	Roll     RollConfig
+	Shutdown ShutdownConfig `yaml:",inline"`
+	Restart  RestartConfig  `yaml:"restart_policy"`
+	Roll     RollConfig     `yaml:",inline"`
 
-	PreStop         []Hook        // commands that run one after the other, before a process is asked to stop
-	OnLauncherDeath LauncherDeath // what happens to the processes if the launcher is killed; default Kill
+	PreStop         []Hook        `yaml:"pre_stop"`          // commands that run one after the other, before a process is asked to stop
+	OnLauncherDeath LauncherDeath `yaml:"on_launcher_death"` // what happens to the processes if the launcher is killed; default Kill
 
-	DependsOn []string // groups that must be healthy before this one starts, and that stop after it
+	DependsOn []string `yaml:"depends_on"` // groups that must be healthy before this one starts, and that stop after it
 
 	// Conditions says of groups in DependsOn what they must be instead of healthy.
 	Conditions map[string]Condition
 
-	Listen []Listen // listeners that every process of the group inherits
-	Log    LogConfig
+	Listen []Listen  `yaml:"listeners"` // listeners that every process of the group inherits
+	Log    LogConfig `yaml:"logs"`
 
 	// Unmasked says that the output of the processes is stored and printed as it is, with the
 	// secrets in it; see [SecretConfig].
-	Unmasked bool
+	Unmasked bool `yaml:"mask" form:"on|off"`
 }
 
 // A TransportConfig says how the launcher connects to a process. Notifications of the process
 // always go to the launcher's unix socket, because only there does the kernel say which process
 // they come from.
 type TransportConfig struct {
-	Network string // "unix", the default: each process has a socket in Dir. Or "tcp", with mutual TLS
+	Network string `yaml:"transport"` // "unix", the default: each process has a socket in Dir. Or "tcp", with mutual TLS
 
 	// Address is the host and port that a process listens on, for tcp. A group that can have more
 	// than one process needs port 0; each process then reports its port. The certificate must be
 	// valid for the host.
-	Address string
+	Address string `yaml:"address"`
 
 	// TLS is used with tcp, by the launcher and the process. The process gets the names of the
 	// files and reads them itself. Every client with a certificate of the same authority can stop
 	// the process, so use an authority for this purpose only.
-	TLS TLS
+	TLS TLS `yaml:"tls"`
 }
 
 // TLS names PEM files for mutual TLS 1.3: the certificate to present, with intermediate
 // certificates; its key, which other users must not be able to read; and the authorities that the
 // other side's certificate may come from. Replaced files are used from the next connection on.
 // While they do not fit together, the files before them stay in use.
-type TLS struct{ Cert, Key, CA string }
+type TLS struct {
+	Cert string `yaml:"cert_file"`
+	Key  string `yaml:"key_file"`
+	CA   string `yaml:"ca_file"`
+}
 
 // A ShutdownConfig bounds a shutdown. From the moment that the process is asked to stop, a shutdown
 // takes at most Max + SIGTERMTimeout + 2 s for the kernel to end the process; [GroupConfig.Bound]
 // includes what comes before.
 type ShutdownConfig struct {
-	Grace           time.Duration // time in which a process should stop; what still drains then is reported as [GraceOver]; default 3 s
-	Max             time.Duration // time in which a process must stop, whatever it asks for; default 10 s, or Grace if that is longer
-	GraceEnforced   bool          // if set, a process that still drains after Grace, and has not asked for more time, is ended
-	Poll            time.Duration // time between two calls to the process, and the timeout of each call; default 500 ms
-	SIGTERMTimeout  time.Duration // time between SIGTERM and SIGKILL; default 2 s
+	Grace           time.Duration `yaml:"shutdown.grace_period"`                   // time in which a process should stop; what still drains then is reported as [GraceOver]; default 3 s
+	Max             time.Duration `yaml:"shutdown.max_duration"`                   // time in which a process must stop, whatever it asks for; default 10 s, or Grace if that is longer
+	GraceEnforced   bool          `yaml:"shutdown.grace" form:"advisory|enforced"` // if set, a process that still drains after Grace, and has not asked for more time, is ended
+	Poll            time.Duration `yaml:"shutdown.poll_interval"`                  // time between two calls to the process, and the timeout of each call; default 500 ms
+	SIGTERMTimeout  time.Duration `yaml:"shutdown.sigterm_timeout"`                // time between SIGTERM and SIGKILL; default 2 s
 	TotalDeadline   time.Duration // unless 0, limit of the whole stop; a fifth is reserved for SIGTERM and SIGKILL
-	DeregisterDelay time.Duration // time between the end of routing to the process and the request to stop; default 0
-	StopSignals     []string      // signals sent one after the other to a process without the protocol; default SIGTERM
-	SuccessCodes    []int         // exit codes of a clean exit; default 0
+	DeregisterDelay time.Duration `yaml:"shutdown.deregister_delay"` // time between the end of routing to the process and the request to stop; default 0
+	StopSignals     []string      `yaml:"stop_signals"`              // signals sent one after the other to a process without the protocol; default SIGTERM
+	SuccessCodes    []int         `yaml:"success_exit_codes"`        // exit codes of a clean exit; default 0
 }
 
 // RestartPolicy says which processes that exit without having been asked to are replaced.
@@ -216,34 +223,34 @@ const (
 
 // A RestartConfig limits how often failing processes are restarted.
 type RestartConfig struct {
-	Policy     RestartPolicy
-	MinBackoff time.Duration // pause before the first restart, doubled with each consecutive failure; default 1 s
-	MaxBackoff time.Duration // longest pause; default 1 min, or MinBackoff if that is longer
+	Policy     RestartPolicy `yaml:"policy"`
+	MinBackoff time.Duration `yaml:"initial_backoff"` // pause before the first restart, doubled with each consecutive failure; default 1 s
+	MaxBackoff time.Duration `yaml:"max_backoff"`     // longest pause; default 1 min, or MinBackoff if that is longer
 
 	// ResetAfter is how long a process must be ready for the count of consecutive failures to start
 	// again at 0. The process must have become ready after the last failure. Default 10 s.
-	ResetAfter time.Duration
+	ResetAfter time.Duration `yaml:"reset_after"`
 
 	// CrashLimit is the number of consecutive failures after which the group is given up until an
 	// operator restarts it. Default 10, negative: no limit.
-	CrashLimit int
+	CrashLimit int `yaml:"crash_loop_limit"`
 }
 
 // A RollConfig says which replacements go first, and what happens when one does not become ready.
 type RollConfig struct {
-	Canary     int           // how many processes are replaced first; 0, or at least Desired: no canaries
-	CanaryWait time.Duration // how long the canaries must stay available before the others follow; default 1 min
-	Check      CanaryCheck   // what judges the canaries meanwhile; zero: only whether they stay available
+	Canary     int           `yaml:"canary.instances"` // how many processes are replaced first; 0, or at least Desired: no canaries
+	CanaryWait time.Duration `yaml:"canary.wait"`      // how long the canaries must stay available before the others follow; default 1 min
+	Check      CanaryCheck   `yaml:"canary.check"`     // what judges the canaries meanwhile; zero: only whether they stay available
 
 	// ProgressDeadline is how long a roll may make no progress before that counts as a failure.
 	// Back-off and CanaryWait do not count. Default 10 min, negative: no deadline.
-	ProgressDeadline time.Duration
+	ProgressDeadline time.Duration `yaml:"progress_deadline"`
 
-	OnFailure  RollFailure
-	Retry      Retry
-	Retries    int           // consecutive failures that are retried before OnFailure applies; default 3
-	MinBackoff time.Duration // pause before the first retry if Retry is Exponential, doubled with each further one; default 1 s
-	MaxBackoff time.Duration // longest pause; default 1 min, or MinBackoff if that is longer
+	OnFailure  RollFailure   `yaml:"on_failure"`
+	Retry      Retry         `yaml:"retry.policy"`
+	Retries    int           `yaml:"retry.limit"`           // consecutive failures that are retried before OnFailure applies; default 3
+	MinBackoff time.Duration `yaml:"retry.initial_backoff"` // pause before the first retry if Retry is Exponential, doubled with each further one; default 1 s
+	MaxBackoff time.Duration `yaml:"retry.max_backoff"`     // longest pause; default 1 min, or MinBackoff if that is longer
 }
 
 // A CanaryCheck judges the canaries of a roll, by a command or by a query of Prometheus, at each
@@ -309,17 +316,17 @@ const (
 // continues. If the process exits meanwhile, the hook is killed, and the remaining hooks are not
 // run.
 type Hook struct {
-	Command []string
-	Timeout time.Duration // limit for the hook to end; default 5 s
+	Command []string      `yaml:"command,args"`
+	Timeout time.Duration `yaml:"timeout"` // limit for the hook to end; default 5 s
 }
 
 // A Listen is an address that the launcher listens on for a group. The inherited sockets are
 // non-blocking (O_NONBLOCK). All processes share this property of the socket, and must not change
 // it.
 type Listen struct {
-	Name    string // name of the listener in the variable LISTEN_FDNAMES
-	Network string // "tcp", "tcp4", "tcp6" or "unix"; default "tcp"
-	Address string
+	Name    string `yaml:"name"`    // name of the listener in the variable LISTEN_FDNAMES
+	Network string `yaml:"network"` // "tcp", "tcp4", "tcp6" or "unix"; default "tcp"
+	Address string `yaml:"address"`
 }
 
 // A LogConfig says where the standard output and standard error of processes go, line by line: to
@@ -336,11 +343,11 @@ type Listen struct {
 // remove the other's files.
 type LogConfig struct {
 	Path     string // one file for all processes; relative to the launcher's working directory, as Dir is
-	Dir      string // one file for each process, named after its id, with the extension .log
-	MaxSize  int64  // bytes after which a file is rotated; default 10 MiB
-	MaxFiles int    // number of rotated files to keep: Path.1, Path.2 and so on; default 4, negative: none
-	MaxLine  int    // length in bytes at which a line is split; default 64 KiB
-	Buffer   int    // bytes that are buffered for a slow disk, before lines are dropped and counted; default 1 MiB
+	Dir      string `yaml:"dir"`                    // one file for each process, named after its id, with the extension .log
+	MaxSize  int64  `yaml:"max_size" form:"bytes"`  // bytes after which a file is rotated; default 10 MiB
+	MaxFiles int    `yaml:"max_files" form:"files"` // number of rotated files to keep: Path.1, Path.2 and so on; default 4, negative: none
+	MaxLine  int    `yaml:"max_line" form:"bytes"`  // length in bytes at which a line is split; default 64 KiB
+	Buffer   int    `yaml:"buffer" form:"bytes"`    // bytes that are buffered for a slow disk, before lines are dropped and counted; default 1 MiB
 }
 
 // A SecretConfig says which values the launcher masks: it replaces them by *** in what processes
@@ -361,12 +368,26 @@ type LogConfig struct {
 type SecretConfig struct {
 	// Names are patterns of further names, of the syntax of path.Match. Case does not matter, and -
 	// equals _.
-	Names  []string
-	Values []string // further values
+	Names  []string `yaml:"names"`
+	Values []string `yaml:"values"` // further values
 
 	// Files are files whose content is secret. They are read at the start of each process, and of
 	// the launcher; a file has at most 64 KiB.
-	Files []string
+	Files []string `yaml:"files"`
+}
+
+// DefaultGroup returns a group with all defaults, and with NoDefaults, so that a program that sets a
+// field to 0 gets 0. Name, Command and MinHealthy have no default.
+func DefaultGroup() GroupConfig {
+	d := spec.Default()
+	return GroupConfig{
+		NoDefaults: true,
+		Protocol:   d.Protocol, Transport: TransportConfig{Network: d.Transport.Network},
+		Desired: 1, MaxSurge: &d.MaxSurge, HealthCheckTimeout: d.HealthCheckTimeout, Limits: d.Limits,
+		LivenessInterval: d.LivenessInterval, LivenessTimeout: d.LivenessTimeout, LivenessFailures: d.LivenessFailures,
+		Shutdown: ShutdownConfig(d.Shutdown), Restart: RestartConfig(d.Restart), Roll: RollConfig(d.Roll), Log: LogConfig(d.Log),
+		OnLauncherDeath: d.OnLauncherDeath,
+	}
 }
 
 // Int returns a pointer to n, for fields in which nil is the default.

@@ -199,6 +199,17 @@ func ExampleInt() {
 	// launcher: group "sleeper": MaxSurge: 0 with MinHealthy = Desired (1) leaves no way to replace an instance; allow one more, or one fewer
 }
 
+// In a group with all defaults, a 0 is no request for a default.
+func ExampleDefaultGroup() {
+	g := launcher.DefaultGroup()
+	g.Name, g.Command = "sleeper", []string{"sleep", "60"}
+	g.Restart.CrashLimit = 0 // no limit
+	g.Shutdown.SIGTERMTimeout = 0
+	fmt.Println(g.Desired, g.HealthCheckTimeout, g.Restart.MinBackoff, g.Bound())
+	// Output:
+	// 1 30s 1s 16s
+}
+
 // The path of the socket is for programs in other languages that speak gRPC.
 func ExampleSocketIn() {
 	fmt.Println(launcher.SocketIn("/run/swansong"))

@@ -43,7 +43,7 @@ func (k *checker) config(c *Config) {
 	}
 	k.absolute("state_dir", c.StateDir)
 	k.tlsFiles("admin.tls", c.Admin.TLS)
-	k.address("metrics.address", NetworkTCP, c.Metrics.Address)
+	k.address("metrics.address", "tcp", c.Metrics.Address)
 	k.secret(c.Secret)
 	names := map[string]string{}
 	for n := range c.Groups {
@@ -55,7 +55,7 @@ func (k *checker) config(c *Config) {
 	k.values(c)
 }
 
-func (k *checker) secret(s Secret) {
+func (k *checker) secret(s launcher.SecretConfig) {
 	for n, p := range s.Names {
 		_, err := path.Match(p, "")
 		k.must(err == nil && p != "", index("secret.names", n), "must be a pattern of names, such as *_PIN")
@@ -99,14 +99,13 @@ func (k *checker) group(at string, g *Group, c *Config) {
 	k.instances(at, g)
 	k.must(g.OnLauncherDeath != launcher.Keep || c.StateDir != "", at+".on_launcher_death",
 		"keep needs a state_dir, where the next launcher finds the processes")
-	k.command(at+".canary.check.command", g.Canary.Check.Command)
-	k.must(g.Canary.Check.Command != "" || len(g.Canary.Check.Args) == 0, at+".canary.check.args", "has no effect without command")
-	k.tlsFiles(at+".lifecycle.tls", g.Lifecycle.TLS)
-	k.listeners(at, g.Listeners)
+	k.command(at+".canary.check.command", g.Roll.Check.Command)
+	k.tlsFiles(at+".lifecycle.tls", g.Transport.TLS)
+	k.listeners(at, g.Listen)
 	for n, h := range g.PreStop {
 		k.command(index(at+".pre_stop", n)+".command", h.Command)
 	}
-	k.logs(at, g.Logs)
+	k.logs(at, g.Log)
 	k.must(!strings.ContainsAny(g.Export.Image, " \t\r\n"), at+".export.image", "must not contain white space")
 	k.must(g.Export.Port >= 1 && g.Export.Port <= 65535, at+".export.grpc_port", "must be 1 to 65535, not %d", g.Export.Port)
 	k.must(g.Export.ServicePort >= 1 && g.Export.ServicePort <= 65535, at+".export.port", "must be 1 to 65535, not %d", g.Export.ServicePort)
@@ -132,15 +131,9 @@ func (k *checker) program(at string, g *Group) {
 		k.wrong[at+".command"] = true // the default of the command is the name of the group, which is reported as missing
 	}
 	k.command(at+".command", g.Command)
-	k.directory(at+".working_dir", g.WorkingDir)
-	for name := range g.Env {
-		key := at + ".env." + name
-		k.must(name != "" && !strings.ContainsAny(name, "=\x00"), key, "the name of a variable cannot be empty, or contain = or NUL")
-		k.must(!isReserved(name), key, "is reserved: the launcher sets it for the process")
-	}
+	k.directory(at+".working_dir", g.WorkDir)
 	k.users(at, g)
 	k.readEnvFiles(at, g)
-	k.checkRlimits(at, g)
 	names := map[string]string{}
 	for n, d := range g.DependsOn {
 		k.unique(names, d, index(at+".depends_on", n), "in the list")
@@ -149,12 +142,12 @@ func (k *checker) program(at string, g *Group) {
 
 func (k *checker) instances(at string, g *Group) {
 	if g.Desired > 0 && !k.wrong[at+".desired_instances"] { // a group that is scaled to 0 keeps its number of canaries for later
-		k.must(g.Canary.Instances >= 0 && g.Canary.Instances <= g.Desired, at+".canary.instances",
-			"must be 0 to desired_instances, which is %d, not %d", g.Desired, g.Canary.Instances)
+		k.must(g.Roll.Canary >= 0 && g.Roll.Canary <= g.Desired, at+".canary.instances",
+			"must be 0 to desired_instances, which is %d, not %d", g.Desired, g.Roll.Canary)
 	}
 }
 
-func (k *checker) listeners(at string, all []Listener) {
+func (k *checker) listeners(at string, all []launcher.Listen) {
 	names := map[string]string{}
 	for n, l := range all {
 		key := index(at+".listeners", n)
@@ -165,12 +158,13 @@ func (k *checker) listeners(at string, all []Listener) {
 	}
 }
 
-func (k *checker) logs(at string, l Logs) {
+func (k *checker) logs(at string, l launcher.LogConfig) {
 	k.absolute(at+".logs.dir", l.Dir)
-	k.must(l.MaxSize >= 1<<10, at+".logs.max_size", "must be at least 1KiB, not %v", l.MaxSize)
-	k.must(l.MaxLine >= 64 && (k.wrong[at+".logs.max_size"] || l.MaxLine <= l.MaxSize), at+".logs.max_line", "must be 64 to max_size, which is %v, not %v", l.MaxSize, l.MaxLine)
-	k.must(l.Buffer >= l.MaxLine, at+".logs.buffer", "must be at least max_line, which is %v, not %v", l.MaxLine, l.Buffer)
-	k.must(l.Files >= 1, at+".logs.max_files", "must be 1 or more, not %d", l.Files)
+	size, line, buffer := Bytes(l.MaxSize), Bytes(l.MaxLine), Bytes(l.Buffer)
+	k.must(size >= 1<<10, at+".logs.max_size", "must be at least 1KiB, not %v", size)
+	k.must(line >= 64 && (k.wrong[at+".logs.max_size"] || line <= size), at+".logs.max_line", "must be 64 to max_size, which is %v, not %v", size, line)
+	k.must(buffer >= line, at+".logs.buffer", "must be at least max_line, which is %v, not %v", line, buffer)
+	k.must(l.MaxFiles >= 0, at+".logs.max_files", "must be 1 or more, not %d", l.MaxFiles+1)
 }
 
 // unique reports the value of a key if an earlier key has the same value.
@@ -194,17 +188,17 @@ type listener struct {
 // addresses reports addresses that cannot be listened on at the same time.
 func (k *checker) addresses(c *Config) {
 	var used []listener
-	use := func(key string, network Network, text string) {
+	use := func(key, network, text string) {
 		if l, ok := k.overlap(used, key, network, text); ok {
 			used = append(used, l)
 		}
 	}
-	use("admin.address", NetworkTCP, c.Admin.Address)
-	use("metrics.address", NetworkTCP, c.Metrics.Address)
+	use("admin.address", "tcp", c.Admin.Address)
+	use("metrics.address", "tcp", c.Metrics.Address)
 	for n, g := range c.Groups {
 		at := index("process_groups", n)
-		use(at+".lifecycle.address", NetworkTCP, g.Lifecycle.Address)
-		for m, l := range g.Listeners {
+		use(at+".lifecycle.address", "tcp", g.Transport.Address)
+		for m, l := range g.Listen {
 			use(index(at+".listeners", m)+".address", l.Network, l.Address)
 		}
 	}
@@ -212,12 +206,12 @@ func (k *checker) addresses(c *Config) {
 
 // overlap returns the address that text names, and true. If the address overlaps with one of used,
 // overlap records an error for key and returns false. It does not resolve host names.
-func (k *checker) overlap(used []listener, key string, network Network, text string) (_ listener, ok bool) {
+func (k *checker) overlap(used []listener, key, network, text string) (_ listener, ok bool) {
 	resolved := text
 	if key == "metrics.address" && strings.HasPrefix(text, ":") {
 		resolved = "127.0.0.1" + text // the default host of metrics.Serve
 	}
-	at, err := address.Parse(string(network), resolved)
+	at, err := address.Parse(network, resolved)
 	if err != nil || text == "" {
 		return listener{}, false
 	}
@@ -265,33 +259,35 @@ func (k *checker) file(key, p string) {
 	}
 }
 
-func (k *checker) command(key, command string) {
-	if command == "" {
+// command checks the program of a command, if there is one.
+func (k *checker) command(key string, command []string) {
+	if len(command) == 0 || command[0] == "" {
 		return
 	}
-	k.must(path.IsAbs(command) || !strings.ContainsAny(command, `/\`), key,
-		"must be an absolute path, or a name that is looked up in PATH, not %q", command)
-	if path.IsAbs(command) {
-		k.absolute(key, command)
+	program := command[0]
+	k.must(path.IsAbs(program) || !strings.ContainsAny(program, `/\`), key,
+		"must be an absolute path, or a name that is looked up in PATH, not %q", program)
+	if path.IsAbs(program) {
+		k.absolute(key, program)
 	}
 	if k.here {
-		_, err := exec.LookPath(command)
-		k.must(err == nil, key, "there is no executable program %q on this machine", command)
+		_, err := exec.LookPath(program)
+		k.must(err == nil, key, "there is no executable program %q on this machine", program)
 	}
 }
 
-func (k *checker) tlsFiles(key string, t TLS) {
+func (k *checker) tlsFiles(key string, t launcher.TLS) {
 	k.file(key+".cert_file", t.Cert)
 	k.file(key+".key_file", t.Key)
 	k.file(key+".ca_file", t.CA)
 }
 
 // address checks the form of an address.
-func (k *checker) address(key string, network Network, address string) {
+func (k *checker) address(key, network, address string) {
 	if address == "" {
 		return
 	}
-	if network == NetworkUnix {
+	if network == "unix" {
 		k.absolute(key, address)
 		k.must(len(address) <= peer.MaxPath, key, "is %d bytes long; the path of a socket has at most %d", len(address), peer.MaxPath)
 		return

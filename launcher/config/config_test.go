@@ -6,12 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/config"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
@@ -40,32 +40,26 @@ func parse(t *testing.T, text string) *config.Config {
 
 // standard returns a group with all defaults.
 func standard(name string) config.Group {
-	return config.Group{
+	return config.Group{GroupConfig: launcher.GroupConfig{
 		Name:               name,
-		Command:            name,
+		NoDefaults:         true,
+		Command:            []string{name},
 		Desired:            1,
-		MinHealthy:         1,
-		MaxSurge:           1,
+		MinHealthy:         launcher.Int(1),
+		MaxSurge:           launcher.Int(1),
 		HealthCheckTimeout: 30 * time.Second,
-		ProgressDeadline:   10 * time.Minute,
-		OnFailure:          launcher.Pause,
-		Retry:              config.Retry{Policy: launcher.Manual, Limit: 3, Initial: time.Second, Max: time.Minute},
-		Canary:             config.Canary{Wait: time.Minute, Check: config.CanaryCheck{Interval: 10 * time.Second, Timeout: 5 * time.Second}},
-		Shutdown: config.Shutdown{GracePeriod: 3 * time.Second, MaxDuration: 10 * time.Second, SIGTERMTimeout: 2 * time.Second,
-			PollInterval: 500 * time.Millisecond, Grace: config.Advisory},
-		StopSignals:      []config.Signal{"SIGTERM"},
-		SuccessExitCodes: []int{0},
-		Restart:          config.Restart{Policy: launcher.OnFailure, Initial: time.Second, Max: time.Minute, Limit: 10, Reset: 10 * time.Second},
-		Liveness:         config.Liveness{Interval: 2 * time.Second, Timeout: time.Second, Failures: 3},
-		OnLauncherDeath:  launcher.Kill,
-		Protocol:         launcher.Auto,
-		Lifecycle:        config.Lifecycle{Transport: config.Unix},
-		Logs:             config.Logs{MaxSize: 10 << 20, Files: 5, MaxLine: 64 << 10, Buffer: 1 << 20},
-		Limits:           config.Limits{IfUnavailable: launcher.Refuse},
-		Mask:             config.MaskOn,
-		Kind:             config.Service,
-		Export:           config.Export{Port: 50051, ServicePort: 8080},
-	}
+		LivenessInterval:   2 * time.Second, LivenessTimeout: time.Second, LivenessFailures: 3,
+		Shutdown: launcher.ShutdownConfig{Grace: 3 * time.Second, Max: 10 * time.Second, SIGTERMTimeout: 2 * time.Second,
+			Poll: 500 * time.Millisecond, StopSignals: []string{"SIGTERM"}, SuccessCodes: []int{0}},
+		Restart: launcher.RestartConfig{Policy: launcher.OnFailure, MinBackoff: time.Second, MaxBackoff: time.Minute, CrashLimit: 10, ResetAfter: 10 * time.Second},
+		Roll: launcher.RollConfig{ProgressDeadline: 10 * time.Minute, OnFailure: launcher.Pause, Retry: launcher.Manual, Retries: 3, MinBackoff: time.Second, MaxBackoff: time.Minute,
+			CanaryWait: time.Minute, Check: launcher.CanaryCheck{Interval: 10 * time.Second, Timeout: 5 * time.Second}},
+		OnLauncherDeath: launcher.Kill,
+		Protocol:        launcher.Auto,
+		Transport:       launcher.TransportConfig{Network: "unix"},
+		Log:             launcher.LogConfig{MaxSize: 10 << 20, MaxFiles: 4, MaxLine: 64 << 10, Buffer: 1 << 20},
+		Limits:          launcher.LimitConfig{IfUnavailable: launcher.Refuse},
+	}, Export: config.Export{Port: 50051, ServicePort: 8080}}
 }
 
 // probe returns the probe with the defaults of Kubernetes.
@@ -84,9 +78,9 @@ func TestParse_SetsDefaults(t *testing.T) {
 // The example file of the specification, in which most keys have their defaults.
 func TestParse_ReadsExampleOfSpecification(t *testing.T) {
 	kv, pubsub := standard("keyvalue-runner"), standard("pubsub-runner")
-	kv.Desired, pubsub.Desired, pubsub.MinHealthy = 2, 3, 2
+	kv.Desired, pubsub.Desired, pubsub.MinHealthy = 2, 3, launcher.Int(2)
 	pubsub.HealthCheckTimeout = 45 * time.Second
-	pubsub.Shutdown.GracePeriod, pubsub.Shutdown.MaxDuration = 5*time.Second, 15*time.Second
+	pubsub.Shutdown.Grace, pubsub.Shutdown.Max = 5*time.Second, 15*time.Second
 	want := &config.Config{TotalDeadline: 21250 * time.Millisecond, Groups: []config.Group{kv, pubsub}}
 	if diff := cmp.Diff(want, read(t, "rfc.yaml")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -101,85 +95,110 @@ func TestParse_ReadsEveryKey(t *testing.T) {
 	want := &config.Config{
 		StateDir:      "/var/lib/launcher",
 		TotalDeadline: 2 * time.Minute,
-		Admin: config.Admin{Address: "127.0.0.1:9443",
-			TLS: config.TLS{Cert: "/etc/launcher/tls.crt", Key: "/etc/launcher/tls.key", CA: "/etc/launcher/ca.crt"}},
+		Admin: launcher.AdminConfig{Address: "127.0.0.1:9443",
+			TLS: launcher.TLS{Cert: "/etc/launcher/tls.crt", Key: "/etc/launcher/tls.key", CA: "/etc/launcher/ca.crt"}},
 		Metrics: config.Metrics{Address: "127.0.0.1:9464"},
-		Secret:  config.Secret{Names: []string{"*_PIN"}, Values: []string{"correct horse"}, Files: []string{"/run/secrets/db"}},
-		Groups: []config.Group{store, {
-			Name:               "keyvalue-runner",
-			Command:            "/usr/bin/keyvalue-runner",
-			Args:               []string{"--data", "/var/lib/keyvalue", "--api-token=hunter2"},
-			Env:                map[string]string{"CARD_PIN": "1234", "DATABASE_URL": "postgres://kv:hunter2@db.example.com/kv", "LOG_LEVEL": "debug"},
-			EnvFile:            []string{"/etc/keyvalue.env"},
-			ClearEnv:           true,
-			Rlimits:            map[string]config.Rlimit{"core": "unlimited", "nofile": "1024:65536", "nproc": "100"},
-			Limits:             config.Limits{Memory: 512 << 20, CPUs: 1.5, IfUnavailable: launcher.Warn},
-			WorkingDir:         "/var/lib/keyvalue",
-			DependsOn:          []string{"store"},
-			Conditions:         map[string]launcher.Condition{"store": launcher.IsStarted},
-			Desired:            4,
-			MinHealthy:         3,
-			MaxSurge:           2,
-			HealthCheckTimeout: 45 * time.Second,
-			MinReady:           2500 * time.Millisecond,
-			ProgressDeadline:   5 * time.Minute,
-			OnFailure:          launcher.Rollback,
-			Retry:              config.Retry{Policy: launcher.Exponential, Limit: 2, Initial: 250 * time.Millisecond, Max: 10 * time.Second},
-			Canary: config.Canary{Instances: 1, Wait: 90 * time.Second, Check: config.CanaryCheck{Command: "/usr/bin/judge",
-				Args: []string{"--errors", "0.01", "--api-token=hunter2"}, Interval: 15 * time.Second, Timeout: 2 * time.Second}},
-			Shutdown: config.Shutdown{GracePeriod: 1500 * time.Millisecond, MaxDuration: 15 * time.Second, SIGTERMTimeout: 4 * time.Second,
-				PollInterval: 100 * time.Millisecond, DeregisterDelay: 5 * time.Second, Grace: config.Enforced},
-			StopSignals:      []config.Signal{"SIGINT", "SIGTERM"},
-			SuccessExitCodes: []int{0, 143},
-			Restart:          config.Restart{Policy: launcher.Always, Initial: 2 * time.Second, Max: 30 * time.Second, Limit: 5, Reset: time.Minute},
-			Liveness:         config.Liveness{Interval: 5 * time.Second, Timeout: 500 * time.Millisecond, Failures: 2},
-			OnLauncherDeath:  launcher.Keep,
-			Protocol:         launcher.GRPC,
+		Secret:  launcher.SecretConfig{Names: []string{"*_PIN"}, Values: []string{"correct horse"}, Files: []string{"/run/secrets/db"}},
+		Groups: []config.Group{store, {GroupConfig: launcher.GroupConfig{
+			Name: "keyvalue-runner", NoDefaults: true, Job: true,
+			Command: []string{"/usr/bin/keyvalue-runner", "--data", "/var/lib/keyvalue", "--api-token=hunter2"},
+			WorkDir: "/var/lib/keyvalue",
+			Env:     []string{"CARD_PIN=1234", "DATABASE_URL=postgres://kv:hunter2@db.example.com/kv", "LOG_LEVEL=debug"},
+
+			Protocol: launcher.GRPC, OnLauncherDeath: launcher.Keep,
+			Transport: launcher.TransportConfig{Network: "tcp", Address: "127.0.0.1:0",
+				TLS: launcher.TLS{Cert: "/etc/kv/tls.crt", Key: "/etc/kv/tls.key", CA: "/etc/kv/ca.crt"}},
+			Desired: 4, MinHealthy: launcher.Int(3), MaxSurge: launcher.Int(2),
+			HealthCheckTimeout: 45 * time.Second, MinReady: 2500 * time.Millisecond,
+			LivenessInterval: 5 * time.Second, LivenessTimeout: 500 * time.Millisecond, LivenessFailures: 2,
 			StartupProbe: probe(config.Probe{Exec: spec.ExecAction{Command: []string{"/usr/bin/started", "--api-token=hunter2"}}, InitialDelay: time.Second,
 				TerminationGrace: 3 * time.Second}),
 			ReadinessProbe: config.Probe{HTTPGet: spec.HTTPGetAction{Path: "/ready", Port: "8080", Host: "localhost", Scheme: "HTTPS",
 				Headers: []spec.HTTPHeader{{Name: "Authorization", Value: "Bearer hunter2"}}}, Period: 500 * time.Millisecond,
 				Timeout: 250 * time.Millisecond, SuccessThreshold: 2, FailureThreshold: 4},
 			LivenessProbe: probe(config.Probe{GRPC: spec.GRPCAction{Port: "{port}", Service: "kv"}}),
-			Lifecycle: config.Lifecycle{Transport: config.TCP, Address: "127.0.0.1:0",
-				TLS: config.TLS{Cert: "/etc/kv/tls.crt", Key: "/etc/kv/tls.key", CA: "/etc/kv/ca.crt"}},
-			Listeners: []config.Listener{{Name: "http", Network: config.NetworkTCP4, Address: "0.0.0.0:8080"}},
-			PreStop:   []config.Hook{{Command: "/usr/bin/deregister", Args: []string{"--service", "kv"}, Timeout: 3 * time.Second}},
-			Logs:      config.Logs{Dir: "/var/log/keyvalue", MaxSize: 1 << 20, Files: 3, MaxLine: 16 << 10, Buffer: 256 << 10},
-			Mask:      config.MaskOff,
-			Kind:      config.Job,
-			Export:    config.Export{Image: "registry.example.com/keyvalue:1.0.0", Port: 9000, ServicePort: 8443},
+			Shutdown: launcher.ShutdownConfig{Grace: 1500 * time.Millisecond, Max: 15 * time.Second, GraceEnforced: true, Poll: 100 * time.Millisecond,
+				SIGTERMTimeout: 4 * time.Second, DeregisterDelay: 5 * time.Second, StopSignals: []string{"SIGINT", "SIGTERM"}, SuccessCodes: []int{0, 143}},
+			Restart: launcher.RestartConfig{Policy: launcher.Always, MinBackoff: 2 * time.Second, MaxBackoff: 30 * time.Second, ResetAfter: time.Minute, CrashLimit: 5},
+			Roll: launcher.RollConfig{Canary: 1, CanaryWait: 90 * time.Second,
+				Check:            launcher.CanaryCheck{Command: []string{"/usr/bin/judge", "--errors", "0.01", "--api-token=hunter2"}, Interval: 15 * time.Second, Timeout: 2 * time.Second},
+				ProgressDeadline: 5 * time.Minute, OnFailure: launcher.Rollback,
+				Retry: launcher.Exponential, Retries: 2, MinBackoff: 250 * time.Millisecond, MaxBackoff: 10 * time.Second},
+			PreStop:   []launcher.Hook{{Command: []string{"/usr/bin/deregister", "--service", "kv"}, Timeout: 3 * time.Second}},
+			DependsOn: []string{"store"}, Conditions: map[string]launcher.Condition{"store": launcher.IsStarted}, ClearEnv: true,
+			Rlimits:  []launcher.Rlimit{{Name: "core", Soft: launcher.Unlimited, Hard: launcher.Unlimited}, {Name: "nofile", Soft: 1024, Hard: 65536}, {Name: "nproc", Soft: 100, Hard: 100}},
+			Limits:   launcher.LimitConfig{Memory: 512 << 20, CPUs: 1.5, IfUnavailable: launcher.Warn},
+			Listen:   []launcher.Listen{{Name: "http", Network: "tcp4", Address: "0.0.0.0:8080"}},
+			Log:      launcher.LogConfig{Dir: "/var/log/keyvalue", MaxSize: 1 << 20, MaxFiles: 2, MaxLine: 16 << 10, Buffer: 256 << 10},
+			Unmasked: true,
+		},
+			EnvFile: []string{"/etc/keyvalue.env"},
+			Export:  config.Export{Image: "registry.example.com/keyvalue:1.0.0", Port: 9000, ServicePort: 8443},
 		}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	// The file must set every key, except for those that cannot be used with others.
-	exclusive := []string{"process_groups[1].canary.check.prometheus", "process_groups[1].canary.check.query", "process_groups[1].watchdog",
-		"process_groups[1].user", "process_groups[1].group"}
-	probes := map[string]bool{} // whether one of the probes sets the key
-	var walk func(path string, v reflect.Value)
-	walk = func(path string, v reflect.Value) {
-		if _, key, ok := strings.Cut(path, "Probe."); ok {
-			probes[key] = probes[key] || !v.IsZero()
-		} else if v.IsZero() && !slices.Contains(exclusive, path) {
-			t.Errorf("testdata/full.yaml does not set %s", path)
-		}
-		if v.Kind() == reflect.Struct {
-			for k := range v.NumField() {
-				if key := v.Type().Field(k).Tag.Get("yaml"); key != "-" {
-					walk(path+"."+key, v.Field(k))
-				}
-			}
+	out := got.Launcher()
+	for k := range out.Groups {
+		if diff := cmp.Diff(want.Groups[k].GroupConfig, out.Groups[k]); diff != "" {
+			t.Errorf("package launcher gets another group (-want +got):\n%s", diff)
 		}
 	}
-	walk("", reflect.ValueOf(*got))
-	walk("process_groups[1]", reflect.ValueOf(got.Groups[1]))
-	walk("livenessProbe", reflect.ValueOf(got.Groups[0].LivenessProbe))
-	for key, set := range probes {
-		if !set {
-			t.Errorf("no probe of testdata/full.yaml sets %s", key)
+	out.Groups = nil
+	if diff := cmp.Diff(launcher.Config{Dir: want.StateDir, TotalDeadline: want.TotalDeadline, Admin: want.Admin, Secrets: want.Secret}, out); diff != "" {
+		t.Errorf("package launcher gets another configuration (-want +got):\n%s", diff)
+	}
+}
+
+// Every field of the Go API is set by a key of the file, except for these. So testdata/full.yaml has
+// every key.
+func TestParse_SetsEveryField(t *testing.T) {
+	withoutKey := map[string]string{
+		"Shutdown.TotalDeadline": "total_deadline is for all groups together",
+		"Log.Path":               "logs.dir has a file for each instance",
+		"Watchdog":               "is not possible with the protocol grpc of this group",
+		"Roll.Check.Prometheus":  "canary.check of the file has a command",
+		"Roll.Check.Query":       "canary.check of the file has a command",
+		"User":                   "the group of the file has protocol grpc",
+		"UserGroup":              "the group of the file has protocol grpc",
+	}
+	c := read(t, "full.yaml")
+	probes := map[string]bool{} // whether one of the probes sets the field
+	var walk func(path string, v reflect.Value)
+	walk = func(path string, v reflect.Value) {
+		if v.Kind() == reflect.Struct {
+			for k := range v.NumField() {
+				walk(strings.TrimPrefix(path+"."+v.Type().Field(k).Name, "."), v.Field(k))
+			}
+		} else if _, field, ok := strings.Cut(path, "Probe."); ok {
+			probes[field] = probes[field] || !v.IsZero()
+		} else if _, ok := withoutKey[path]; v.IsZero() != ok {
+			t.Errorf("%s: zero value %v, expected to have no key %v", path, v.IsZero(), ok)
 		}
+	}
+	walk("", reflect.ValueOf(c.Groups[1].GroupConfig))
+	walk("LivenessProbe", reflect.ValueOf(c.Groups[0].LivenessProbe))
+	walk("Export", reflect.ValueOf(c.Groups[1].Export))
+	for _, v := range []any{c.Admin, c.Metrics, c.Secret} {
+		walk(reflect.TypeOf(v).Name(), reflect.ValueOf(v))
+	}
+	for field, set := range probes {
+		if !set {
+			t.Errorf("no probe of testdata/full.yaml sets %s", field)
+		}
+	}
+}
+
+// The order of keys has no meaning, although command and args are read into one field.
+func TestParse_ReadsArgsBeforeCommand(t *testing.T) {
+	for text, want := range map[string][]string{
+		"args: [a, b], command: c": {"c", "a", "b"},
+		"command: c, args: [a, b]": {"c", "a", "b"},
+		"args: [a]":                {"kv", "a"},
+		"args: []":                 {"kv"},
+	} {
+		testkit.Equal(t, text, parse(t, "process_groups: [{name: kv, "+text+"}]").Groups[0].Command, want)
 	}
 }
 
@@ -202,14 +221,14 @@ process_groups:
 
 func TestParse_MinHealthyDefaultsToOneLessWithoutSurge(t *testing.T) {
 	c := parse(t, "process_groups: [{name: a, desired_instances: 3, max_surge: 0}, {name: b, desired_instances: 0, max_surge: 0}]")
-	if a, b := c.Groups[0], c.Groups[1]; a.MinHealthy != 2 || b.MinHealthy != 0 {
-		t.Errorf("min_healthy_instances is %d of 3, %d of 0", a.MinHealthy, b.MinHealthy)
+	if a, b := c.Groups[0], c.Groups[1]; *a.MinHealthy != 2 || *b.MinHealthy != 0 {
+		t.Errorf("min_healthy_instances is %d of 3, %d of 0", *a.MinHealthy, *b.MinHealthy)
 	}
 }
 
 func TestParse_DefaultGracePeriodStaysWithinMaxDuration(t *testing.T) {
 	c := parse(t, "process_groups: [{name: a, shutdown: {max_duration: 700ms}}]")
-	if got := c.Groups[0].Shutdown.GracePeriod; got != 700*time.Millisecond {
+	if got := c.Groups[0].Shutdown.Grace; got != 700*time.Millisecond {
 		t.Errorf("%v", got)
 	}
 }
@@ -235,9 +254,9 @@ process_groups:
       poll_interval: 1s
 `)
 	want := []config.Group{standard("kv"), standard("other"), standard("third")}
-	want[0].Args, want[1].Args, want[1].Command = []string{"a"}, []string{"b"}, "other"
-	want[0].Shutdown.MaxDuration, want[1].Shutdown.MaxDuration, want[2].Shutdown.MaxDuration = time.Minute, time.Minute, 2*time.Minute
-	want[2].Shutdown.PollInterval = time.Second
+	want[0].Command, want[1].Command = []string{"kv", "a"}, []string{"other", "b"}
+	want[0].Shutdown.Max, want[1].Shutdown.Max, want[2].Shutdown.Max = time.Minute, time.Minute, 2*time.Minute
+	want[2].Shutdown.Poll = time.Second
 	for k := range want {
 		want[k].Shutdown.DeregisterDelay = time.Second
 	}
@@ -313,8 +332,8 @@ func TestParse_ReportsErrorsByLineAndKey(t *testing.T) {
 		{"an exponent for a duration", group + "health_check_timeout: 1e9}]", []string{"f.yaml:1:51: process_groups[0].health_check_timeout: must be a duration with its unit (ms, s, m or h)"}},
 		{"a duration in days", group + "health_check_timeout: 1d}]", []string{"f.yaml:1:51: process_groups[0].health_check_timeout: must be a duration with its unit (ms, s, m or h)"}},
 		{"an unknown unit of a size", group + "logs: {max_size: 10MB}}]", []string{"f.yaml:1:46: process_groups[0].logs.max_size: must be a size"}},
-		{"an unknown choice", group + "on_failure: stop}]", []string{`f.yaml:1:41: process_groups[0].on_failure: must be pause, rollback or continue, not "stop"`}},
-		{"an unknown restart policy", group + "restart_policy: rolling_replace}]", []string{`f.yaml:1:45: process_groups[0].restart_policy: must be always, on-failure or never`}},
+		{"an unknown choice", group + "on_failure: stop}]", []string{`f.yaml:1:29: process_groups[0].on_failure: must be pause, rollback or continue, not "stop"`}},
+		{"an unknown restart policy", group + "restart_policy: rolling_replace}]", []string{`f.yaml:1:29: process_groups[0].restart_policy.policy: must be always, on-failure or never`}},
 		{"an unknown signal", group + "stop_signals: [SIGKILL]}]", []string{`f.yaml:1:44: process_groups[0].stop_signals[0]: must be SIGTERM,`}},
 		{"a NUL byte", group + `args: ["a\0b"]}]`, []string{"f.yaml:1:36: process_groups[0].args[0]: has a NUL byte"}},
 		{"a merge of a string", group + "<<: a}]", []string{"f.yaml:1:29: process_groups[0]: merges (<<) a string"}},

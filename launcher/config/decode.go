@@ -76,29 +76,25 @@ func (d *decoder) add(at position, key, rule string) {
 	d.wrong[key] = true
 }
 
-// prepare sets the defaults of v and of the structs in it.
-func prepare(v reflect.Value) {
-	if v.Kind() != reflect.Struct {
-		return
-	}
-	for k := range v.NumField() {
-		prepare(v.Field(k))
-	}
-	if p, ok := v.Addr().Interface().(defaulter); ok {
-		p.defaults()
-	}
-}
-
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	bytesType    = reflect.TypeFor[Bytes]()
 	portType     = reflect.TypeFor[launcher.Port]()
-	rlimitType   = reflect.TypeFor[Rlimit]()
+	rlimitType   = reflect.TypeFor[rlimit]()
 )
 
-// value reads a node into v. If inSeconds is true, a number without a unit is a number of seconds.
-func (d *decoder) value(n *yaml.Node, key string, v reflect.Value, inSeconds bool) {
-	if n = d.follow(n, key); n == nil {
+// value reads a node into v, the field of a key.
+func (d *decoder) value(n *yaml.Node, at string, k *setting, v reflect.Value) {
+	if f, ok := forms[k.form]; ok {
+		d.formed(n, at, f, v)
+		return
+	}
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		d.value(n, at, k, v.Elem())
+		return
+	}
+	if n = d.follow(n, at); n == nil {
 		return
 	}
 	if n.ShortTag() == "!!null" && (v.Kind() == reflect.Struct || v.Kind() == reflect.Slice || v.Kind() == reflect.Map) {
@@ -106,32 +102,37 @@ func (d *decoder) value(n *yaml.Node, key string, v reflect.Value, inSeconds boo
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		if _, ok := v.Addr().Interface().(*Restart); ok && n.Kind == yaml.ScalarNode { // this is the short form of a restart policy, as in restart_policy: never
-			d.value(n, key, v.FieldByName("Policy"), false)
-			d.wrong[join(key, "policy")] = d.wrong[key]
+		if r, ok := v.Addr().Interface().(*launcher.RestartConfig); ok && n.Kind == yaml.ScalarNode { // this is the short form of a restart policy, as in restart_policy: never
+			d.value(n, at, &setting{}, reflect.ValueOf(&r.Policy).Elem())
+			d.wrong[join(at, "policy")] = d.wrong[at]
 			return
 		}
-		d.mapping(n, key, v)
+		d.mapping(n, at, k.keys, v)
 	case reflect.Slice:
-		d.list(n, key, v)
+		d.list(n, at, v)
 	case reflect.Map:
-		d.stringMap(n, key, v)
+		d.stringMap(n, at, v)
 	default:
-		if n.Kind != yaml.ScalarNode {
-			d.failAt(n, key, "must be %s, not %s", expected(v), kindOf(n))
-			return
-		}
-		n, rule := d.expand(n, v)
-		if rule != "" && d.lenient && key != "state_dir" {
-			d.unset = true
-			return
-		}
-		if rule == "" {
-			rule = d.scalar(n, v, inSeconds)
-		}
-		if rule != "" {
-			d.failAt(n, key, "%s", rule)
-		}
+		d.leaf(n, at, k.form, v)
+	}
+}
+
+// leaf reads a node into v, which is neither a mapping nor a list.
+func (d *decoder) leaf(n *yaml.Node, at, form string, v reflect.Value) {
+	if n.Kind != yaml.ScalarNode {
+		d.failAt(n, at, "must be %s, not %s", expected(v, form), kindOf(n))
+		return
+	}
+	n, rule := d.expand(n, v)
+	if rule != "" && d.lenient && at != "state_dir" {
+		d.unset = true
+		return
+	}
+	if rule == "" {
+		rule = d.scalar(n, v, form)
+	}
+	if rule != "" {
+		d.failAt(n, at, "%s", rule)
 	}
 }
 
@@ -158,8 +159,8 @@ func (d *decoder) list(n *yaml.Node, key string, v reflect.Value) {
 	for k, e := range n.Content {
 		at := index(key, k)
 		d.lines[at] = position{e.Line, e.Column}
-		prepare(v.Index(k))
-		d.value(e, at, v.Index(k), false)
+		prepare(v.Index(k).Addr().Interface())
+		d.value(e, at, &setting{keys: elements[v.Type().Elem()]}, v.Index(k))
 	}
 }
 
@@ -171,39 +172,28 @@ func (d *decoder) stringMap(n *yaml.Node, key string, v reflect.Value) {
 	v.Set(reflect.MakeMap(v.Type()))
 	d.pairs(n, key, func(name, value *yaml.Node, at string) {
 		s := reflect.New(v.Type().Elem()).Elem()
-		d.value(value, at, s, false)
+		d.value(value, at, &setting{}, s)
 		v.SetMapIndex(reflect.ValueOf(name.Value), s)
 	})
 }
 
-// notInFile is the yaml tag of fields that are not keys of the file.
-const notInFile = "-"
-
 // mapping reads the keys of a struct.
-func (d *decoder) mapping(n *yaml.Node, key string, v reflect.Value) {
+func (d *decoder) mapping(n *yaml.Node, at string, keys []*setting, v reflect.Value) {
 	if n.Kind != yaml.MappingNode {
-		d.failAt(n, key, "must be a mapping, not %s", kindOf(n))
+		d.failAt(n, at, "must be a mapping, not %s", kindOf(n))
 		return
 	}
-	var names []string
-	fields := map[string]int{}
-	for k := range v.NumField() {
-		if name := v.Type().Field(k).Tag.Get("yaml"); name != notInFile {
-			names = append(names, name)
-			fields[name] = k
-		}
-	}
-	d.pairs(n, key, func(name, value *yaml.Node, at string) {
-		k, ok := fields[name.Value]
-		if !ok {
-			d.failAt(name, at, "unknown key%s", nearest(name.Value, names))
+	d.pairs(n, at, func(name, value *yaml.Node, at string) {
+		i := slices.IndexFunc(keys, func(k *setting) bool { return k.name == name.Value })
+		if i < 0 {
+			d.failAt(name, at, "unknown key%s", nearest(name.Value, keys))
 			return
 		}
 		if g, ok := v.Addr().Interface().(*Group); ok && name.Value == dependsOn && d.isMapping(value) {
 			d.dependencies(value, at, g)
 			return
 		}
-		d.value(value, at, v.Field(k), v.Type().Field(k).Tag.Get("unit") != "")
+		d.value(value, at, keys[i], keys[i].of(v))
 	})
 }
 
@@ -223,7 +213,7 @@ func (d *decoder) dependencies(n *yaml.Node, key string, g *Group) {
 		d.lines[n] = d.lines[at]
 		g.DependsOn = append(g.DependsOn, name.Value)
 		var c launcher.Condition
-		if d.value(value, at, reflect.ValueOf(&c).Elem(), false); c != "" && c != launcher.IsHealthy {
+		if d.value(value, at, &setting{}, reflect.ValueOf(&c).Elem()); c != "" && c != launcher.IsHealthy {
 			if g.Conditions == nil {
 				g.Conditions = map[string]launcher.Condition{}
 			}
@@ -298,11 +288,11 @@ func (d *decoder) merged(n *yaml.Node, key string) []*yaml.Node {
 }
 
 // scalar reads a value into v, or returns what is wrong with it.
-func (d *decoder) scalar(n *yaml.Node, v reflect.Value, inSeconds bool) (rule string) {
+func (d *decoder) scalar(n *yaml.Node, v reflect.Value, form string) (rule string) {
 	tag := n.ShortTag()
 	switch {
 	case v.Type() == durationType:
-		return d.duration(n, v, inSeconds)
+		return d.duration(n, v, form == "seconds")
 	case v.Type() == bytesType:
 		b, err := parseBytes(n.Value)
 		if err != nil {
@@ -315,6 +305,11 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, inSeconds bool) (rule st
 		v.SetString(n.Value)
 	case v.Type() == rlimitType && tag == "!!int":
 		v.SetString(n.Value)
+	case v.Kind() == reflect.Bool && form != "": // words for false and true
+		words := strings.Split(form, "|")
+		if v.SetBool(n.Value == words[1]); !slices.Contains(words, n.Value) {
+			return fmt.Sprintf("must be %s, not %q", expected(v, form), n.Value)
+		}
 	case v.Kind() == reflect.Float64, v.Kind() == reflect.Bool:
 		return d.plain(n, v)
 	case tag != "!!str":
@@ -327,16 +322,15 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, inSeconds bool) (rule st
 			return "has a NUL byte"
 		}
 		v.SetString(n.Value)
-		if all := choicesOf(v.Interface()); all != nil && !slices.Contains(all, n.Value) {
-			return fmt.Sprintf("must be %s, not %q", oneOf(all), n.Value)
-		}
 	}
 	return ""
 }
 
 // expected describes the values that v accepts.
-func expected(v reflect.Value) string {
+func expected(v reflect.Value, form string) string {
 	switch {
+	case v.Kind() == reflect.Bool && form != "":
+		return strings.ReplaceAll(form, "|", " or ")
 	case v.Type() == durationType:
 		return "a duration with its unit (ms, s, m or h), such as 500ms or 1m30s"
 	case v.Type() == bytesType:

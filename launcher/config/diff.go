@@ -25,7 +25,16 @@ const (
 	Restarts Effect = "with the next launcher" // a reload is refused; only the next launcher uses the value
 )
 
-var effects = map[string]Effect{"now": AtOnce, "scale": Scales, "roll": Rolls, "launcher": Restarts}
+// effects are the effects of a change of a key, or of a key in it, unless the effect is AtOnce. Which
+// changes roll a group is decided by spec.Group.SameProcess.
+var effects = func() map[string]Effect {
+	all := map[string]Effect{"state_dir": Restarts, "admin": Restarts, "metrics": Restarts, "desired_instances": Scales, "listeners": Restarts}
+	for _, key := range strings.Fields(`kind command args env env_file clear_env user group rlimits limits working_dir startupProbe readinessProbe
+		livenessProbe watchdog on_launcher_death protocol lifecycle logs`) {
+		all[key] = Rolls
+	}
+	return all
+}()
 
 // A Change is a key whose value differs between two configurations. Secrets are masked
 // in Old and New, so the two are equal if only a secret has changed.
@@ -64,7 +73,7 @@ func dash(s string) string {
 // Diff returns the changes from now to next: first those of the launcher, then those of each group,
 // in the order of the keys. Groups are matched by name; their order does not matter.
 func Diff(now, next *Config) []Change {
-	a, b := flatten(now, *now), flatten(next, *next)
+	a, b := flatten(now, nil), flatten(next, nil)
 	for c, all := range map[*Config]leaves{now: a, next: b} {
 		if l := all.at["total_deadline"]; c.TotalDeadline == c.derivedTotal() {
 			l.seen += " by default"
@@ -77,7 +86,7 @@ func Diff(now, next *Config) []Change {
 			o, n := old.at[key], new.at[key]
 			if o.raw != n.raw {
 				effect := max(o.effect, n.effect)
-				if g := next.Group(group); key == "on_launcher_death" && len(g.Listeners) > 0 {
+				if g := next.Group(group); key == "on_launcher_death" && len(g.Listen) > 0 {
 					effect = Restarts // the guardian gets the listeners of kept groups only when it starts
 				}
 				if strings.Contains(n.raw, "{port}") && !old.contain("{port}") {
@@ -90,7 +99,7 @@ func Diff(now, next *Config) []Change {
 	compare("", a, b)
 	for _, g := range now.Groups {
 		if h := next.Group(g.Name); h != nil {
-			compare(g.Name, flatten(now, g), flatten(next, *h))
+			compare(g.Name, flatten(now, &g), flatten(next, h))
 		} else {
 			all = append(all, Change{Group: g.Name, Effect: Stops})
 		}
@@ -98,7 +107,7 @@ func Diff(now, next *Config) []Change {
 	for _, g := range next.Groups {
 		if now.Group(g.Name) == nil {
 			effect := Starts
-			if g.OnLauncherDeath == launcher.Keep && len(g.Listeners) > 0 {
+			if g.OnLauncherDeath == launcher.Keep && len(g.Listen) > 0 {
 				effect = Restarts
 			}
 			all = append(all, Change{Group: g.Name, Effect: effect})
@@ -140,60 +149,57 @@ func (l leaves) keysWith(m leaves) []string {
 	return keys
 }
 
-// flatten returns the leaves of v, where v is c or one of its groups. The leaves of c do not
-// include those of its groups.
-func flatten(c *Config, v any) leaves {
+// flatten returns the leaves of a group, or, if g is nil, those of c without its groups.
+func flatten(c *Config, g *Group) leaves {
 	out, shown := leaves{at: map[string]leaf{}}, c.displayed()
-	add := func(key string, l leaf) {
+	add := func(key, raw, seen string) {
+		first, _, _ := strings.Cut(key, ".")
+		first, _, _ = strings.Cut(first, "[")
 		out.keys = append(out.keys, key)
-		out.at[key] = l
+		out.at[key] = leaf{raw, seen, cmp.Or(effects[first], AtOnce)}
 	}
-	var visit func(key string, v reflect.Value, effect Effect)
-	visit = func(key string, v reflect.Value, effect Effect) {
-		switch v := v.Interface().(type) {
+	var visit func(at string, k *setting, field reflect.Value)
+	mapping := func(at string, keys []*setting, v reflect.Value) {
+		for _, k := range keys {
+			visit(join(at, k.name), k, k.of(v))
+		}
+	}
+	visit = func(at string, k *setting, field reflect.Value) {
+		switch v := k.in(field); value := v.Interface().(type) {
 		case []Group:
-			return
 		case map[string]string:
-			for _, name := range slices.Sorted(maps.Keys(v)) {
-				text := shown.env(name, v[name])
-				if key == "env_file" { // all values from env_file are hidden, because such files usually contain secrets
-					text = mask.Mark
-				}
-				add(join(key, name), leaf{strconv.Quote(v[name]), strconv.Quote(text), effect})
-			}
-			return
-		case []string:
-			add(key, leaf{fmt.Sprintf("%q", v), fmt.Sprintf("%q", shown.args(v)), effect})
-			return
-		}
-		switch v.Kind() {
-		case reflect.Struct:
-			for k := range v.NumField() {
-				f := v.Type().Field(k)
-				e := effect
-				if tag, ok := effects[f.Tag.Get("reload")]; ok {
-					e = tag
-				}
-				visit(join(key, cmp.Or(f.Tag.Get("show"), f.Tag.Get("yaml"))), v.Field(k), e)
-			}
-		case reflect.Map: // conditions or rlimits
 			for _, name := range sortedKeys(v) {
-				s := v.MapIndex(reflect.ValueOf(name)).String()
-				add(join(key, name), leaf{s, s, effect})
+				add(join(at, name), strconv.Quote(value[name]), strconv.Quote(shown.env(name, value[name])))
 			}
-		case reflect.Slice:
-			if v.Type().Elem().Kind() != reflect.Struct {
-				add(key, leaf{fmt.Sprint(v.Interface()), fmt.Sprint(v.Interface()), effect})
-				return
+		case map[string]rlimit:
+			for _, name := range sortedKeys(v) {
+				add(join(at, name), string(value[name]), string(value[name]))
 			}
-			for k := range v.Len() {
-				visit(index(key, k), v.Index(k), effect)
-			}
+		case []string:
+			add(at, fmt.Sprintf("%q", value), fmt.Sprintf("%q", shown.args(value)))
 		default:
-			s := show(v)
-			add(key, leaf{s, shown.masker.Mask(s), effect})
+			switch {
+			case v.Kind() == reflect.Struct:
+				mapping(at, k.keys, v)
+			case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
+				for i := range v.Len() {
+					mapping(index(at, i), elements[v.Type().Elem()], v.Index(i))
+				}
+			default:
+				add(at, show(v), shown.masker.Mask(show(v)))
+			}
 		}
 	}
-	visit("", reflect.ValueOf(v), AtOnce)
+	if g == nil {
+		mapping("", configKeys, reflect.ValueOf(c).Elem())
+		return out
+	}
+	mapping("", groupKeys, reflect.ValueOf(g).Elem())
+	for _, name := range slices.Sorted(maps.Keys(g.FromFiles)) { // all these values are hidden, because such files usually contain secrets
+		add(join("env_file", name), strconv.Quote(g.FromFiles[name]), strconv.Quote(mask.Mark))
+	}
+	for _, name := range slices.Sorted(maps.Keys(g.Conditions)) {
+		add(join(dependsOn, name), string(g.Conditions[name]), string(g.Conditions[name]))
+	}
 	return out
 }

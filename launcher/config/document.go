@@ -51,7 +51,6 @@ func unreadable(file string, err error) error {
 // document reads the text into c. It returns false if the text is not exactly one YAML document
 // with a mapping.
 func (d *decoder) document(text []byte, c *Config) bool {
-	prepare(reflect.ValueOf(c).Elem())
 	if at, rule := findBadText(text); rule != "" {
 		d.add(at, "", rule)
 		return false
@@ -83,7 +82,7 @@ func (d *decoder) document(text []byte, c *Config) bool {
 		return false
 	}
 	d.lines[""] = position{root.Line, root.Column} // the position that is reported for missing top-level keys
-	d.value(root, "", reflect.ValueOf(c).Elem(), false)
+	d.value(root, "", &setting{keys: configKeys}, reflect.ValueOf(c).Elem())
 	return true
 }
 

@@ -34,7 +34,7 @@ func ExampleLoad() {
 		panic(err)
 	}
 	g := c.Group("sleeper")
-	fmt.Println(g.Desired, g.Shutdown.MaxDuration, g.OnLauncherDeath)
+	fmt.Println(g.Desired, g.Shutdown.Max, g.OnLauncherDeath)
 	// Output:
 	// 1 10s kill
 }
@@ -130,9 +130,9 @@ process_groups: [{name: kv, args: [--card-pin, "1234", "--db=postgres://kv:hunte
 		panic(err)
 	}
 	kv := c.Masked().Group("kv")
-	fmt.Println(kv.Args)
+	fmt.Println(kv.Command[1:])
 	fmt.Println(kv.Env)
 	// Output:
 	// [--card-pin *** --db=postgres://kv:***@db/kv]
-	// map[API_TOKEN:*** MOTTO:a ***]
+	// [API_TOKEN=*** MOTTO=a ***]
 }

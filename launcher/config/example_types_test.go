@@ -127,7 +127,7 @@ func ExampleBytes() {
 
 // A value is secret because of the name of its variable, because the configuration lists it, or
 // because a secret file contains it.
-func ExampleSecret() {
+func ExampleConfig_secret() {
 	c, err := config.Parse("launcher.yaml", []byte(`
 secret: {names: ["*_PIN"], values: [correct horse], files: [/run/secrets/db]}
 process_groups: [{name: kv}, {name: debugged, mask: off}]
@@ -135,21 +135,10 @@ process_groups: [{name: kv}, {name: debugged, mask: off}]
 	if err != nil {
 		panic(err)
 	}
-	var secret config.Secret = c.Secret
-	var mask config.Mask = c.Group("debugged").Mask
-	fmt.Println(secret.Names, secret.Values, secret.Files, mask)
+	var secret launcher.SecretConfig = c.Secret
+	fmt.Println(secret.Names, secret.Values, secret.Files, c.Group("debugged").Unmasked)
 	// Output:
-	// [*_PIN] [correct horse] [/run/secrets/db] off
-}
-
-func ExampleKind() {
-	c, err := config.Parse("launcher.yaml", []byte("process_groups: [{name: web}, {name: migrate, kind: job}]"))
-	if err != nil {
-		panic(err)
-	}
-	var kind config.Kind = c.Group("migrate").Kind
-	fmt.Println(c.Group("web").Kind, kind)
-	// Output: service job
+	// [*_PIN] [correct horse] [/run/secrets/db] true
 }
 
 // After one group has been rolled back, a launcher compares the file with the configuration that
@@ -171,25 +160,6 @@ func ExampleConfig_WithGroup() {
 	// Output:
 	// kv desired_instances
 	// kv min_healthy_instances
-}
-
-// A query judges the first instance of a roll.
-func ExampleCanaryCheck() {
-	c, err := config.Parse("launcher.yaml", []byte(`
-process_groups:
-  - name: web
-    desired_instances: 4
-    canary:
-      instances: 1
-      check: {prometheus: "http://127.0.0.1:9090", query: 'sum(rate(errors{id=~"{ids}"}[1m])) < bool 1'}
-`))
-	if err != nil {
-		panic(err)
-	}
-	var check config.CanaryCheck = c.Group("web").Canary.Check
-	fmt.Println("asks", check.Prometheus, "every", check.Interval)
-	// Output:
-	// asks http://127.0.0.1:9090 every 10s
 }
 
 // A probe has the keys that it has in the file of a Deployment. What it does not set has the defaults of
@@ -236,12 +206,11 @@ process_groups:
 		panic(err)
 	}
 	web := c.Group("web")
-	var limits config.Limits = web.Limits
+	var limits launcher.LimitConfig = web.Limits
 	var condition launcher.Condition = web.Conditions["migrate"]
-	var files config.Rlimit = web.Rlimits["nofile"]
-	var otherwise launcher.IfUnavailable = limits.IfUnavailable
-	fmt.Println(condition, files, limits.Memory, limits.CPUs, otherwise)
+	var files launcher.Rlimit = web.Rlimits[0]
+	fmt.Println(condition, files, config.Bytes(limits.Memory), limits.CPUs, limits.IfUnavailable)
 	// Output:
 	// /run/launcher <nil>
-	// completed 1024:4096 256MiB 0.5 warn
+	// completed {nofile 1024 4096} 256MiB 0.5 warn
 }

@@ -4,112 +4,111 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// keys maps the fields of launcher.GroupConfig to keys of the file. Env is missing, because its
-// elements are checked by their names.
-var keys = map[string]string{
-	"Name":                     "name",
-	"Job":                      "kind",
-	"Command":                  "command",
-	"WorkDir":                  "working_dir",
-	"User":                     "user",
-	"UserGroup":                "group",
-	"Rlimits":                  "rlimits",
-	"Limits":                   "limits",
-	"Limits.Memory":            "limits.memory",
-	"Limits.CPUs":              "limits.cpus",
-	"Limits.IfUnavailable":     "limits.if_unavailable",
-	"Protocol":                 "protocol",
-	"Transport.Network":        "lifecycle.transport",
-	"Transport.Address":        "lifecycle.address",
-	"Transport.TLS":            "lifecycle.tls",
-	"Transport.TLS.Cert":       "lifecycle.tls.cert_file",
-	"Transport.TLS.Key":        "lifecycle.tls.key_file",
-	"Transport.TLS.CA":         "lifecycle.tls.ca_file",
-	"Desired":                  "desired_instances",
-	"MinHealthy":               "min_healthy_instances",
-	"MaxSurge":                 "max_surge",
-	"HealthCheckTimeout":       "health_check_timeout",
-	"MinReady":                 "min_ready_seconds",
-	"LivenessInterval":         "liveness.interval",
-	"LivenessTimeout":          "liveness.timeout",
-	"LivenessFailures":         "liveness.failure_threshold",
-	"Watchdog":                 "watchdog",
-	"Shutdown.Grace":           "shutdown.grace_period",
-	"Shutdown.Max":             "shutdown.max_duration",
-	"Shutdown.Poll":            "shutdown.poll_interval",
-	"Shutdown.SIGTERMTimeout":  "shutdown.sigterm_timeout",
-	"Shutdown.DeregisterDelay": "shutdown.deregister_delay",
-	"Shutdown.StopSignals":     "stop_signals",
-	"Shutdown.SuccessCodes":    "success_exit_codes",
-	"Restart.Policy":           "restart_policy.policy",
-	"Restart.MinBackoff":       "restart_policy.initial_backoff",
-	"Restart.MaxBackoff":       "restart_policy.max_backoff",
-	"Restart.ResetAfter":       "restart_policy.reset_after",
-	"Restart.CrashLimit":       "restart_policy.crash_loop_limit",
-	"Roll.Canary":              "canary.instances",
-	"Roll.CanaryWait":          "canary.wait",
-	"Roll.Check.Command":       "canary.check.command",
-	"Roll.Check.Prometheus":    "canary.check.prometheus",
-	"Roll.Check.Query":         "canary.check.query",
-	"Roll.Check.Interval":      "canary.check.interval",
-	"Roll.Check.Timeout":       "canary.check.timeout",
-	"Roll.ProgressDeadline":    "progress_deadline",
-	"Roll.OnFailure":           "on_failure",
-	"Roll.Retry":               "retry.policy",
-	"Roll.Retries":             "retry.limit",
-	"Roll.MinBackoff":          "retry.initial_backoff",
-	"Roll.MaxBackoff":          "retry.max_backoff",
-	"PreStop":                  "pre_stop",
-	"PreStop.Command":          "pre_stop.command",
-	"PreStop.Timeout":          "pre_stop.timeout",
-	"OnLauncherDeath":          "on_launcher_death",
-	"DependsOn":                "depends_on",
-	"Listen":                   "listeners",
-	"Listen.Name":              "listeners.name",
-	"Listen.Network":           "listeners.network",
-	"Listen.Address":           "listeners.address",
-	"Log.Dir":                  "logs.dir",
-	"Log.MaxSize":              "logs.max_size",
-	"Log.MaxFiles":             "logs.max_files",
-	"Log.MaxLine":              "logs.max_line",
-	"Log.Buffer":               "logs.buffer",
+// A setting is a key of the file with its field, as the yaml tag of a field says: the field has the value of the key.
+// A tag with a dot, as in liveness.interval, is for a mapping with the key liveness that has no
+// field of its own: its keys are those of the struct around it. A struct with the tag ",inline" is
+// such a struct, too: its keys are those of the mapping around it.
+type setting struct {
+	name  string
+	field []int      // index of the field in the struct; empty for a mapping without a field
+	form  string     // how the file has the value, if the type of the field does not say it; see forms
+	keys  []*setting // keys in the mapping; nil for a value
 }
 
-// The fields of a probe have the keys in the yaml tags.
+// of returns the field of a struct that has the value of the key. For a mapping without a field that
+// is the struct itself.
+func (k *setting) of(v reflect.Value) reflect.Value { return v.FieldByIndex(k.field) }
+
+var (
+	configKeys = keysOf(reflect.TypeFor[Config]())
+	groupKeys  = keysOf(reflect.TypeFor[Group]())
+	elements   = map[reflect.Type][]*setting{} // keys of mappings that are elements of a list
+)
+
 func init() {
-	for field, key := range map[string]string{"StartupProbe": "startupProbe", "ReadinessProbe": "readinessProbe", "LivenessProbe": "livenessProbe"} {
-		addKeys(field, key, reflect.TypeFor[Probe]())
+	elements[reflect.TypeFor[Group]()] = groupKeys
+	for _, t := range []reflect.Type{reflect.TypeFor[launcher.Hook](), reflect.TypeFor[launcher.Listen](), reflect.TypeFor[spec.HTTPHeader]()} {
+		elements[t] = keysOf(t)
 	}
+	addFields("", "", reflect.TypeFor[launcher.GroupConfig](), keysOf(reflect.TypeFor[launcher.GroupConfig]()), keys)
+	addFields("", "", reflect.TypeFor[Config](), configKeys, topKeys)
 }
 
-// addKeys adds the keys of a field that is a struct, and of what it contains.
-func addKeys(field, key string, t reflect.Type) {
-	keys[field] = key
-	for k := range t.NumField() {
-		f := t.Field(k)
-		name, tag := field+"."+f.Name, key+"."+f.Tag.Get("yaml")
-		if keys[name] = tag; f.Type.Kind() == reflect.Struct {
-			addKeys(name, tag, f.Type)
+// keysOf returns the keys of a mapping that is read into a struct of type t.
+func keysOf(t reflect.Type) (keys []*setting) {
+	var add func(t reflect.Type, index []int)
+	add = func(t reflect.Type, index []int) {
+		for i := range t.NumField() {
+			f, at := t.Field(i), append(index[:len(index):len(index)], i)
+			tag, ok := f.Tag.Lookup("yaml")
+			if tag == ",inline" {
+				add(f.Type, at)
+				continue
+			}
+			to := &keys
+			if before, after, found := strings.Cut(tag, "."); found {
+				to, tag = &mapping(&keys, before).keys, after
+			}
+			k := &setting{name: tag, field: at, form: f.Tag.Get("form")}
+			switch {
+			case !ok:
+				continue
+			case f.Type.Kind() == reflect.Struct:
+				k.keys = keysOf(f.Type)
+			case tag == "command,args":
+				k.name, k.form = "command", "command"
+				*to = append(*to, k, &setting{name: "args", field: at, form: "args"})
+				continue
+			}
+			*to = append(*to, k)
 		}
 	}
+	add(t, nil)
+	return keys
 }
 
-// topKeys maps the fields of launcher.Config, and settings of the launcher command, to keys of the
-// file.
-var topKeys = map[string]string{
-	"Dir":             "state_dir",
-	"Groups":          "process_groups",
-	"TotalDeadline":   "total_deadline",
-	"Secrets.Files":   "secret.files",
-	"Admin.Address":   "admin.address",
-	"Admin.TLS":       "admin.tls",
-	"Admin.TLS.Cert":  "admin.tls.cert_file",
-	"Admin.TLS.Key":   "admin.tls.key_file",
-	"Admin.TLS.CA":    "admin.tls.ca_file",
-	"Metrics.Address": "metrics.address",
+// mapping returns the key of a mapping without a field, and adds it if it is missing.
+func mapping(keys *[]*setting, name string) *setting {
+	for _, k := range *keys {
+		if k.name == name {
+			return k
+		}
+	}
+	k := &setting{name: name}
+	*keys = append(*keys, k)
+	return k
+}
+
+// Keys of the fields of launcher.GroupConfig and launcher.Config, for errors of package launcher.
+var (
+	keys    = map[string]string{}
+	topKeys = map[string]string{"Dir": "state_dir", "Secrets.Files": "secret.files"}
+)
+
+// addFields adds the keys of the fields of a struct. Env is left out, because its elements are
+// checked by their names.
+func addFields(field, at string, t reflect.Type, all []*setting, to map[string]string) {
+	for _, k := range all {
+		path, t := field, t
+		for _, i := range k.field {
+			path, t = strings.TrimPrefix(path+"."+t.Field(i).Name, "."), t.Field(i).Type
+		}
+		name := join(at, k.name)
+		if k.form != "env" && k.form != "args" && path != field {
+			to[path] = name
+		}
+		inner := k.keys
+		if t.Kind() == reflect.Slice {
+			t, inner = t.Elem(), elements[t.Elem()]
+		}
+		if t != reflect.TypeFor[Group]() {
+			addFields(path, name, t, inner, to)
+		}
+	}
 }
 
 // keyOf returns the key that belongs to a field. The parameter at is the key of the group, or
@@ -122,10 +121,12 @@ func keyOf(at string, f spec.Field) (key string, ok bool) {
 		digits, rest, _ := strings.Cut(after, "]")
 		field, number = before+rest, "["+digits+"]"
 	}
-	if key, ok = topKeys[field]; ok {
-		return key, true
+	if at == "" {
+		key, ok = topKeys[field]
 	}
-	key, ok = keys[field]
+	if !ok {
+		key, ok = keys[field]
+	}
 	list, rest, nested := strings.Cut(key, ".")
 	if number != "" {
 		key = list + number

@@ -4,53 +4,17 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
-// Every key reaches package launcher, and an explicit 0 stays 0.
-func TestConfig_LauncherConvertsEveryKey(t *testing.T) {
-	c := read(t, "full.yaml")
-	got := c.Launcher()
-	want := launcher.Config{Dir: "/var/lib/launcher", TotalDeadline: 2 * time.Minute, Groups: []launcher.GroupConfig{got.Groups[0], {
-		Name: "keyvalue-runner", NoDefaults: true, Job: true,
-		Command: []string{"/usr/bin/keyvalue-runner", "--data", "/var/lib/keyvalue", "--api-token=hunter2"},
-		WorkDir: "/var/lib/keyvalue",
-		Env:     []string{"CARD_PIN=1234", "DATABASE_URL=postgres://kv:hunter2@db.example.com/kv", "LOG_LEVEL=debug"},
-
-		Protocol: launcher.GRPC, OnLauncherDeath: launcher.Keep,
-		Transport: launcher.TransportConfig{Network: "tcp", Address: "127.0.0.1:0",
-			TLS: launcher.TLS{Cert: "/etc/kv/tls.crt", Key: "/etc/kv/tls.key", CA: "/etc/kv/ca.crt"}},
-		Desired: 4, MinHealthy: launcher.Int(3), MaxSurge: launcher.Int(2),
-		HealthCheckTimeout: 45 * time.Second, MinReady: 2500 * time.Millisecond,
-		LivenessInterval: 5 * time.Second, LivenessTimeout: 500 * time.Millisecond, LivenessFailures: 2,
-		StartupProbe: c.Groups[1].StartupProbe, ReadinessProbe: c.Groups[1].ReadinessProbe, LivenessProbe: c.Groups[1].LivenessProbe,
-		Shutdown: launcher.ShutdownConfig{Grace: 1500 * time.Millisecond, Max: 15 * time.Second, GraceEnforced: true, Poll: 100 * time.Millisecond,
-			SIGTERMTimeout: 4 * time.Second, DeregisterDelay: 5 * time.Second, StopSignals: []string{"SIGINT", "SIGTERM"}, SuccessCodes: []int{0, 143}},
-		Restart: launcher.RestartConfig{Policy: launcher.Always, MinBackoff: 2 * time.Second, MaxBackoff: 30 * time.Second, ResetAfter: time.Minute, CrashLimit: 5},
-		Roll: launcher.RollConfig{Canary: 1, CanaryWait: 90 * time.Second,
-			Check: launcher.CanaryCheck{Command: []string{"/usr/bin/judge", "--errors", "0.01", "--api-token=hunter2"}, Interval: 15 * time.Second, Timeout: 2 * time.Second}, ProgressDeadline: 5 * time.Minute, OnFailure: launcher.Rollback,
-			Retry: launcher.Exponential, Retries: 2, MinBackoff: 250 * time.Millisecond, MaxBackoff: 10 * time.Second},
-		PreStop:   []launcher.Hook{{Command: []string{"/usr/bin/deregister", "--service", "kv"}, Timeout: 3 * time.Second}},
-		DependsOn: []string{"store"}, Conditions: map[string]launcher.Condition{"store": launcher.IsStarted}, ClearEnv: true,
-		Rlimits:  []launcher.Rlimit{{Name: "core", Soft: launcher.Unlimited, Hard: launcher.Unlimited}, {Name: "nofile", Soft: 1024, Hard: 65536}, {Name: "nproc", Soft: 100, Hard: 100}},
-		Limits:   launcher.LimitConfig{Memory: 512 << 20, CPUs: 1.5, IfUnavailable: launcher.Warn},
-		Listen:   []launcher.Listen{{Name: "http", Network: "tcp4", Address: "0.0.0.0:8080"}},
-		Log:      launcher.LogConfig{Dir: "/var/log/keyvalue", MaxSize: 1 << 20, MaxFiles: 2, MaxLine: 16 << 10, Buffer: 256 << 10},
-		Unmasked: true,
-	}}, Secrets: launcher.SecretConfig{Names: []string{"*_PIN"}, Values: []string{"correct horse"}, Files: []string{"/run/secrets/db"}}, Admin: launcher.AdminConfig{Address: "127.0.0.1:9443",
-		TLS: launcher.TLS{Cert: "/etc/launcher/tls.crt", Key: "/etc/launcher/tls.key", CA: "/etc/launcher/ca.crt"}}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-
+// An explicit 0 in a file stays 0 in package launcher.
+func TestConfig_LauncherKeepsExplicitZeros(t *testing.T) {
 	none := parse(t, `
 process_groups:
   - name: kv
@@ -84,36 +48,6 @@ process_groups:
 	if bound := g.Bound(); bound != 16*time.Second { // the sum of max_duration, two calls of the router, and the reap; there is no SIGTERM timeout
 		t.Errorf("the bound of a stop is %v, want 16s", bound)
 	}
-}
-
-// Every field of the Go API is set by a key of the file, except for these.
-func TestConfig_LauncherSetsEveryField(t *testing.T) {
-	withoutKey := map[string]string{
-		"Shutdown.TotalDeadline": "total_deadline is for all groups together",
-		"Log.Path":               "logs.dir has a file for each instance",
-		"Watchdog":               "is not possible with the protocol grpc of this group",
-		"Roll.Check.Prometheus":  "canary.check of the file has a command",
-		"Roll.Check.Query":       "canary.check of the file has a command",
-		"User":                   "the group of the file has protocol grpc",
-		"UserGroup":              "the group of the file has protocol grpc",
-	}
-	g := read(t, "full.yaml").Launcher().Groups[1]
-	var walk func(path string, v reflect.Value)
-	walk = func(path string, v reflect.Value) {
-		if _, ok := v.Interface().(launcher.Probe); ok && !v.IsZero() {
-			return // the yaml tags of a probe are its keys
-		}
-		if v.Kind() == reflect.Struct {
-			for k := range v.NumField() {
-				walk(strings.TrimPrefix(path+"."+v.Type().Field(k).Name, "."), v.Field(k))
-			}
-			return
-		}
-		if _, ok := withoutKey[path]; v.IsZero() != ok {
-			t.Errorf("%s: zero value %v, expected to have no key %v", path, v.IsZero(), ok)
-		}
-	}
-	walk("", reflect.ValueOf(g))
 }
 
 // A valid file is valid for package launcher.
@@ -191,7 +125,7 @@ func TestLocate_FindsLineOfErrorInConfigurationFile(t *testing.T) {
 
 // A configuration that was not parsed from a file is validated by package launcher.
 func TestConfig_LauncherRefusesDependencyCycle(t *testing.T) {
-	c := &config.Config{Groups: []config.Group{{Name: "a", DependsOn: []string{"b"}}, {Name: "b", DependsOn: []string{"a"}}}}
+	c := &config.Config{Groups: []config.Group{{GroupConfig: launcher.GroupConfig{Name: "a", DependsOn: []string{"b"}}}, {GroupConfig: launcher.GroupConfig{Name: "b", DependsOn: []string{"a"}}}}}
 	out := c.Launcher()
 	out.Dir = t.TempDir()
 	if err := out.Validate(); err == nil || !strings.Contains(err.Error(), "DependsOn") {

@@ -7,7 +7,11 @@ import (
 
 // nearest suggests a known key that is similar to name or contains it, or else lists the known
 // keys.
-func nearest(name string, names []string) string {
+func nearest(name string, keys []*setting) string {
+	var names []string
+	for _, k := range keys {
+		names = append(names, k.name)
+	}
 	best, at := 1+len(name)/3, ""
 	for _, n := range names {
 		d := distance(name, n)

@@ -38,14 +38,14 @@ func (d *decoder) whole(n *yaml.Node, v reflect.Value) (rule string) {
 	case tag == "!!str" && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 && digits.MatchString(n.Value):
 		return "must be a whole number, not a string; leave out the quotes"
 	case tag != "!!int" && tag != "!!float":
-		return fmt.Sprintf("must be %s, not %s", expected(v), kindOf(n))
+		return fmt.Sprintf("must be %s, not %s", expected(v, ""), kindOf(n))
 	case leadingZero.MatchString(n.Value):
 		return octal
 	case isOutOfRange(n.Value):
 		return fmt.Sprintf(outOfRange, n.Value)
 	case n.Value == "-0": // the parser reads -0 as a floating-point number
 	case tag == "!!float":
-		return fmt.Sprintf("must be %s, not %s", expected(v), kindOf(n))
+		return fmt.Sprintf("must be %s, not %s", expected(v, ""), kindOf(n))
 	case n.Load(&i) != nil:
 		return "must be a whole number, such as 3"
 	}
@@ -65,7 +65,7 @@ func (d *decoder) duration(n *yaml.Node, v reflect.Value, inSeconds bool) (rule 
 	case number && inSeconds:
 		var f float64
 		if n.Load(&f) != nil || math.IsNaN(f) {
-			return "must be a number of seconds, or " + expected(v)
+			return "must be a number of seconds, or " + expected(v, "")
 		}
 		if math.Abs(f) > math.MaxInt64/float64(time.Second) {
 			return fmt.Sprintf(outOfRange, n.Value)
@@ -75,11 +75,11 @@ func (d *decoder) duration(n *yaml.Node, v reflect.Value, inSeconds bool) (rule 
 		if _, err := time.ParseDuration(n.Value + "s"); err == nil {
 			return fmt.Sprintf("needs a unit: %ss, or %sms?", n.Value, n.Value)
 		}
-		return fmt.Sprintf("must be %s, not %s", expected(v), kindOf(n))
+		return fmt.Sprintf("must be %s, not %s", expected(v, ""), kindOf(n))
 	case err != nil && tag == "!!str" && durations.MatchString(n.Value):
 		return fmt.Sprintf(outOfRange, n.Value)
 	case err != nil || tag == "!!null":
-		return fmt.Sprintf("must be %s, not %s", expected(v), kindOf(n))
+		return fmt.Sprintf("must be %s, not %s", expected(v, ""), kindOf(n))
 	}
 	v.SetInt(int64(length))
 	return ""
@@ -93,7 +93,7 @@ func (d *decoder) plain(n *yaml.Node, v reflect.Value) (rule string) {
 	}
 	if !slices.Contains(tags, n.ShortTag()) || n.Load(v.Addr().Interface()) != nil ||
 		v.Kind() == reflect.Float64 && (math.IsNaN(v.Float()) || math.IsInf(v.Float(), 0)) {
-		return fmt.Sprintf("must be %s, not %s", expected(v), kindOf(n))
+		return fmt.Sprintf("must be %s, not %s", expected(v, ""), kindOf(n))
 	}
 	return ""
 }

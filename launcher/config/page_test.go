@@ -19,13 +19,13 @@ func TestReferencePage_DocumentsEveryKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{}
 	for _, p := range []*config.Probe{&c.Groups[0].StartupProbe, &c.Groups[0].ReadinessProbe, &c.Groups[0].LivenessProbe} {
 		p.HTTPGet.Headers = make([]spec.HTTPHeader, 1)
 	}
-	keys(want, "", reflect.ValueOf(*c))
-	delete(want, "process_groups")
-	keys(want, "", reflect.ValueOf(c.Groups[0]))
+	want := map[string]string{}
+	for key, v := range config.Keys(c) {
+		want[key] = shown(v)
+	}
 	for key := range want { // the page has one table with the keys of all probes
 		if kind, rest, ok := strings.Cut(key, "Probe."); ok {
 			delete(want, key)
@@ -52,22 +52,6 @@ func TestReferencePage_DocumentsEveryKey(t *testing.T) {
 		got[m[1]] = strings.TrimSpace(m[2])
 	}
 	testkit.Equal(t, "rows of the page", got, want)
-}
-
-// keys adds the dotted keys of a struct, with their values.
-func keys(all map[string]string, at string, v reflect.Value) {
-	for k := range v.NumField() {
-		f, key := v.Field(k), at+v.Type().Field(k).Tag.Get("yaml")
-		switch {
-		case v.Type().Field(k).Tag.Get("yaml") == "-":
-		case f.Kind() == reflect.Struct:
-			keys(all, key+".", f)
-		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Struct && key != "process_groups" && f.Len() > 0:
-			keys(all, key+".", f.Index(0))
-		default:
-			all[key] = shown(f)
-		}
-	}
 }
 
 // shown returns the text with which the reference page shows a value.

@@ -18,7 +18,7 @@ import (
 // Print writes the configuration as YAML, with all defaults and without secrets. Empty values are
 // left out.
 func (c *Config) Print(w io.Writer) error {
-	text, err := yaml.Dump(encode(reflect.ValueOf(*c.Masked())), yaml.WithLineWidth(-1))
+	text, err := yaml.Dump(encode(&setting{keys: configKeys}, reflect.ValueOf(*c.Masked())), yaml.WithLineWidth(-1))
 	if err != nil {
 		return fmt.Errorf("config: %w", err)
 	}
@@ -29,7 +29,7 @@ func (c *Config) Print(w io.Writer) error {
 // PrintJSON is like [Config.Print], and writes JSON.
 func (c *Config) PrintJSON(w io.Writer) error {
 	var tree any
-	if err := encode(reflect.ValueOf(*c.Masked())).Load(&tree); err != nil {
+	if err := encode(&setting{keys: configKeys}, reflect.ValueOf(*c.Masked())).Load(&tree); err != nil {
 		return fmt.Errorf("config: %w", err)
 	}
 	e := json.NewEncoder(w)
@@ -38,22 +38,22 @@ func (c *Config) PrintJSON(w io.Writer) error {
 	return e.Encode(tree)
 }
 
-// encode returns the node that decoder.value reads as v.
-func encode(v reflect.Value) *yaml.Node {
-	switch v.Kind() {
+// encode returns the node that decoder.value reads as v, the field of a key.
+func encode(k *setting, v reflect.Value) *yaml.Node {
+	switch v = k.in(v); v.Kind() {
 	case reflect.Struct:
 		n := &yaml.Node{Kind: yaml.MappingNode}
-		for k := range v.NumField() {
-			if f, key := v.Field(k), v.Type().Field(k).Tag.Get("yaml"); !empty(f) && key != notInFile {
-				n.Content = append(n.Content, text(key), encodeField(v, key, f))
+		for _, in := range k.keys {
+			if f := in.of(v); in.field == nil || !empty(in.in(f)) {
+				n.Content = append(n.Content, text(in.name), encodeField(v, in, f))
 			}
 		}
 		return n
 	case reflect.Slice:
 		n := &yaml.Node{Kind: yaml.SequenceNode}
-		for k := range v.Len() {
-			n.Content = append(n.Content, encode(v.Index(k)))
-			if n.Content[k].Kind == yaml.ScalarNode {
+		for i := range v.Len() {
+			n.Content = append(n.Content, encode(&setting{keys: elements[v.Type().Elem()]}, v.Index(i)))
+			if n.Content[i].Kind == yaml.ScalarNode {
 				n.Style = yaml.FlowStyle
 			}
 		}
@@ -61,7 +61,7 @@ func encode(v reflect.Value) *yaml.Node {
 	case reflect.Map:
 		n := &yaml.Node{Kind: yaml.MappingNode}
 		for _, name := range sortedKeys(v) {
-			n.Content = append(n.Content, text(name), encode(v.MapIndex(reflect.ValueOf(name))))
+			n.Content = append(n.Content, text(name), encode(&setting{}, v.MapIndex(reflect.ValueOf(name))))
 		}
 		return n
 	case reflect.String:
@@ -83,10 +83,10 @@ func encode(v reflect.Value) *yaml.Node {
 
 // encodeField returns the node of a field of v. Groups that others depend on are a mapping if one has
 // a condition.
-func encodeField(v reflect.Value, key string, field reflect.Value) *yaml.Node {
+func encodeField(v reflect.Value, k *setting, field reflect.Value) *yaml.Node {
 	g, ok := v.Interface().(Group)
-	if !ok || key != dependsOn || len(g.Conditions) == 0 {
-		return encode(field)
+	if !ok || k.name != dependsOn || len(g.Conditions) == 0 {
+		return encode(k, field)
 	}
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	for _, name := range g.DependsOn {

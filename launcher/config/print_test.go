@@ -47,7 +47,7 @@ func TestConfig_PrintsEveryKeyWithoutSecrets(t *testing.T) {
 			}
 		})
 	}
-	if c := read(t, "full.yaml"); c.Masked() == c || c.Groups[1].Env["CARD_PIN"] != "1234" || c.Groups[1].Args[2] != "--api-token=hunter2" {
+	if c := read(t, "full.yaml"); c.Masked() == c || c.Groups[1].Env[0] != "CARD_PIN=1234" || c.Groups[1].Command[3] != "--api-token=hunter2" {
 		t.Error("the secrets are removed from the configuration itself")
 	}
 }

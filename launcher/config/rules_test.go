@@ -34,7 +34,7 @@ func TestParse_ReportsEachBrokenRuleOnce(t *testing.T) {
 		{"canary: {wait: 1us}", "", "f:2:23: process_groups[0].canary.wait: must be 0, or at least 1ms, not 1µs"},
 		{"canary: {check: {command: judge}}", "", "f:2:14: process_groups[0].canary.instances: must be 1 or more: a check needs a canary"},
 		{"canary: {instances: 1, check: {command: ./judge}}", "", `f:2:45: process_groups[0].canary.check.command: must be an absolute path, or a name that is looked up in PATH, not "./judge"`},
-		{"canary: {instances: 1, check: {args: [a]}}", "", "f:2:45: process_groups[0].canary.check.args: has no effect without command"},
+		{"canary: {instances: 1, check: {args: [a]}}", "", "f:2:37: process_groups[0].canary.check.command: is empty; name a program"},
 		{"canary: {instances: 1, check: {command: judge, prometheus: 'http://p'}}", "", "f:2:61: process_groups[0].canary.check.prometheus: cannot be used with command; use one of them"},
 		{"canary: {instances: 1, check: {prometheus: 'http://p'}}", "", "f:2:37: process_groups[0].canary.check.query: is missing; prometheus needs one, such as sum(rate(errors[1m])) < bool 1"},
 		{"canary: {instances: 1, check: {query: up}}", "", "f:2:45: process_groups[0].canary.check.query: has no effect without prometheus"},
@@ -108,13 +108,13 @@ func TestParse_ReportsEachBrokenRuleOnce(t *testing.T) {
 		{"limits: {memory: 1024}", "", "f:2:23: process_groups[0].limits.memory: must be at least 1MiB, or 0 for no limit, not 1024"},
 		{"limits: {cpus: 0.001}", "", "f:2:23: process_groups[0].limits.cpus: must be 0.01 to 10000, or 0 for no limit, not 0.001"},
 		{"limits: {cpus: .inf}", "", "f:2:29: process_groups[0].limits.cpus: must be a number, such as 0.5, not .inf"},
-		{"limits: {if_unavailable: maybe}", "", `f:2:39: process_groups[0].limits.if_unavailable: must be refuse or warn, not "maybe"`},
+		{"limits: {if_unavailable: maybe}", "", `f:2:23: process_groups[0].limits.if_unavailable: must be refuse or warn, not "maybe"`},
 		{"rlimits: {nofiles: 1}", "", "f:2:24: process_groups[0].rlimits.nofiles: is no limit; the limits are as, core, cpu, data, fsize, memlock, nofile, nproc, stack"},
 		{"rlimits: {nofile: 2:1}", "", "f:2:24: process_groups[0].rlimits.nofile: the soft limit is more than the hard limit: 2:1"},
 		{"rlimits: {nofile: many}", "", `f:2:24: process_groups[0].rlimits.nofile: must be soft:hard or one number for both, such as 1024:4096, 65536 or unlimited, not "many"`},
 		{"rlimits: {nofile: 1.5}", "", "f:2:32: process_groups[0].rlimits.nofile: must be a string, not a fraction; put it in quotes"},
 		{"user: nobody", "", "f:2:14: process_groups[0].user: needs protocol signals: only the launcher's user can use its directory, where a process has its sockets"},
-		{"depends_on: {db: ready}", "", `f:2:31: process_groups[0].depends_on.db: must be started, healthy or completed, not "ready"`},
+		{"depends_on: {db: ready}", "", `f:2:27: process_groups[0].depends_on[0]: must be started, healthy or completed, not "ready"`},
 		{"depends_on: {db: started}", "", `f:2:27: process_groups[0].depends_on[0]: there is no group "db"`},
 		{"env_file: [a.env]", "", `f:2:25: process_groups[0].env_file[0]: must be an absolute path, not "a.env"`},
 		{"shutdwn: 1", "", "f:2:14: process_groups[0].shutdwn: unknown key; did you mean shutdown?"},
@@ -181,5 +181,5 @@ func TestConfig_PrintMasksHooks(t *testing.T) {
 	if strings.Contains(got, "q7") || !strings.Contains(got, "***") {
 		t.Errorf("the output has a secret:\n%s", got)
 	}
-	testkit.Equal(t, "the arguments of the hook themselves have changed", c.Groups[0].PreStop[0].Args, []string{"--token", "q7"})
+	testkit.Equal(t, "the arguments of the hook themselves have changed", c.Groups[0].PreStop[0].Command[1:], []string{"--token", "q7"})
 }

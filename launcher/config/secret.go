@@ -5,6 +5,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/swansong-go/swansong/internal/mask"
 )
@@ -17,14 +18,11 @@ func (c *Config) Masked() *Config {
 	out.Groups = slices.Clone(c.Groups)
 	for k := range out.Groups {
 		g := &out.Groups[k]
-		g.Args, g.Env = d.args(g.Args), maps.Clone(g.Env)
-		g.FromFiles = maps.Clone(g.FromFiles)
-		for _, env := range []map[string]string{g.Env, g.FromFiles} {
-			for name, value := range env {
-				env[name] = d.env(name, value)
-			}
+		g.Command, g.Env, g.FromFiles = d.args(g.Command), d.environment(g.Env), maps.Clone(g.FromFiles)
+		for name, value := range g.FromFiles {
+			g.FromFiles[name] = d.env(name, value)
 		}
-		g.Canary.Check.Args = d.args(g.Canary.Check.Args)
+		g.Roll.Check.Command = d.args(g.Roll.Check.Command)
 		for _, p := range []*Probe{&g.StartupProbe, &g.ReadinessProbe, &g.LivenessProbe} {
 			p.Exec.Command = d.args(p.Exec.Command)
 			p.HTTPGet.Path = d.masker.Mask(p.HTTPGet.Path)
@@ -35,7 +33,7 @@ func (c *Config) Masked() *Config {
 		}
 		g.PreStop = slices.Clone(g.PreStop)
 		for n := range g.PreStop {
-			g.PreStop[n].Args = d.args(g.PreStop[n].Args)
+			g.PreStop[n].Command = d.args(g.PreStop[n].Command)
 		}
 	}
 	maskTexts(reflect.ValueOf(&out).Elem(), d.masker)
@@ -102,4 +100,13 @@ func (c *Config) displayed() display {
 }
 
 func (d display) env(name, value string) string { return d.names.HideEnv(name, value, d.masker) }
-func (d display) args(args []string) []string   { return d.names.HideArgs(args, d.masker) }
+func (d display) environment(env []string) []string {
+	env = slices.Clone(env)
+	for i, v := range env {
+		name, value, _ := strings.Cut(v, "=")
+		env[i] = name + "=" + d.env(name, value)
+	}
+	return env
+}
+
+func (d display) args(args []string) []string { return d.names.HideArgs(args, d.masker) }

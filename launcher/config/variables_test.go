@@ -38,16 +38,16 @@ func TestParse_ReplacesVariables(t *testing.T) {
 		"${UNSET:-{\"json\": [1,2]}}": "{\"json\": [1,2]}",
 	} {
 		c := parse(t, "process_groups: [{name: kv, args: ['"+in+"', '"+in+"'], env: {A: '"+in+"'}}]")
-		testkit.Equal(t, in, c.Groups[0].Args, []string{want, want})
-		testkit.Equal(t, in+" in env", c.Groups[0].Env["A"], want)
+		testkit.Equal(t, in, c.Groups[0].Command[1:], []string{want, want})
+		testkit.Equal(t, in+" in env", c.Groups[0].Env[0], "A="+want)
 		again := parse(t, print(t, c))
-		testkit.Equal(t, in+", printed and read", again.Groups[0].Args, []string{want, want})
+		testkit.Equal(t, in+", printed and read", again.Groups[0].Command[1:], []string{want, want})
 	}
 	c := parse(t, "process_groups: [{name: kv, desired_instances: \"${NUMBER}\", health_check_timeout: \"${PAUSE}\", clear_env: \"${UNSET:-true}\", env: {N: \"${NUMBER}\"}}]")
 	testkit.Equal(t, "a number", c.Groups[0].Desired, 3)
 	testkit.Equal(t, "a duration", c.Groups[0].HealthCheckTimeout.String(), "7s")
 	testkit.Equal(t, "a boolean", c.Groups[0].ClearEnv, true)
-	testkit.Equal(t, "a number as a string", c.Groups[0].Env["N"], "3")
+	testkit.Equal(t, "a number as a string", c.Groups[0].Env, []string{"N=3"})
 }
 
 func TestParse_ReportsWrongVariablesByLine(t *testing.T) {
@@ -89,7 +89,7 @@ func TestPrint_MasksSecretsEverywhere(t *testing.T) {
 	if strings.Contains(text, "battery") || strings.Count(text, "***") != 3 {
 		t.Errorf("printed:\n%s", text)
 	}
-	testkit.Equal(t, "the configuration itself", c.Groups[0].WorkingDir, "/horse-battery")
+	testkit.Equal(t, "the configuration itself", c.Groups[0].WorkDir, "/horse-battery")
 }
 
 // Clients find the launcher's directory although they lack the variables of the launcher.

@@ -131,7 +131,10 @@ func (g group) clientVariables(seconds int64, probed bool) map[string]string {
 	if probed && g.servesHealth() {
 		all[client.EnvHealth] = strconv.Itoa(g.Export.Port)
 	}
-	maps.DeleteFunc(all, func(name, _ string) bool { _, ok := g.Env[name]; return ok })
+	for _, v := range g.Env {
+		name, _, _ := strings.Cut(v, "=")
+		delete(all, name)
+	}
 	return all
 }
 
@@ -146,11 +149,12 @@ func (g group) gap(isSet bool, key, format string, args ...any) {
 // environment returns the variables without secrets, and the names of the secret ones.
 func (g group) environment() (plain map[string]string, secret []string) {
 	plain = map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(g.Env)) {
-		if g.masked.Env[name] != g.Env[name] {
+	for i, v := range g.Env {
+		name, value, _ := strings.Cut(v, "=")
+		if g.masked.Env[i] != v {
 			secret = append(secret, name)
 		} else {
-			plain[name] = g.Env[name]
+			plain[name] = value
 		}
 	}
 	return plain, secret
@@ -159,37 +163,35 @@ func (g group) environment() (plain map[string]string, secret []string) {
 // arguments returns the arguments without secrets. Unlike environment variables, arguments cannot
 // be read from a store of secrets.
 func (g group) arguments() []string {
-	args := g.masked.Args
-	g.gap(!slices.Equal(args, g.Args), "args", "has a secret, which is not exported; pass it by env or by a file")
+	args := g.masked.Command[1:]
+	g.gap(!slices.Equal(args, g.Command[1:]), "args", "has a secret, which is not exported; pass it by env or by a file")
 	g.gap(g.mentions("{dir}") || g.mentions("{socket}"), "args", "{dir} and {socket} are paths of the launcher, and are not replaced; use other paths")
 	return args
 }
 
 // mentions reports whether the command, an argument or a variable contains the placeholder.
 func (g group) mentions(placeholder string) bool {
-	return slices.ContainsFunc(slices.Concat([]string{g.Command}, g.Args, slices.Collect(maps.Values(g.Env))), func(s string) bool {
-		return strings.Contains(s, placeholder)
-	})
+	return contains(slices.Concat(g.Command, g.Env), placeholder)
 }
 
 // hookArguments returns the arguments of the hook with this index without secrets.
 func (g group) hookArguments(n int) []string {
-	h, args := g.PreStop[n], g.masked.PreStop[n].Args
-	g.gap(!slices.Equal(args, h.Args), "pre_stop", "has a secret, which is not exported; pass it by a file")
-	g.gap(mentions(h, "{dir}") || mentions(h, "{socket}"), "pre_stop", "{dir} and {socket} are paths of the launcher, and are not replaced; use other paths")
+	h, args := g.PreStop[n].Command, g.masked.PreStop[n].Command[1:]
+	g.gap(!slices.Equal(args, h[1:]), "pre_stop", "has a secret, which is not exported; pass it by a file")
+	g.gap(contains(h, "{dir}") || contains(h, "{socket}"), "pre_stop", "{dir} and {socket} are paths of the launcher, and are not replaced; use other paths")
 	return args
 }
 
-// mentions reports whether the command of a hook or one of its arguments contains the placeholder.
-func mentions(h config.Hook, placeholder string) bool {
-	return slices.ContainsFunc(append([]string{h.Command}, h.Args...), func(s string) bool { return strings.Contains(s, placeholder) })
+// contains reports whether one of the texts contains the placeholder.
+func contains(texts []string, placeholder string) bool {
+	return slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(s, placeholder) })
 }
 
 // bound returns the time that a process has from SIGTERM to SIGKILL. That is one second more than
 // under the launcher, for the sake of package graceful: it requires that its own limits are
 // shorter, and by default they are as long as those of the launcher.
 func (g group) bound() time.Duration {
-	return g.Shutdown.MaxDuration + g.Shutdown.SIGTERMTimeout + time.Second
+	return g.Shutdown.Max + g.Shutdown.SIGTERMTimeout + time.Second
 }
 
 // up rounds up to whole seconds, so that a limit is not shortened, and a short one does not become
@@ -201,4 +203,4 @@ func up(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Secon
 func down(d time.Duration) int64 { return max(1, int64(d/time.Second)) }
 
 // maxUnavailable returns how many instances may be missing during a roll.
-func (g group) maxUnavailable() int { return g.Desired - g.MinHealthy }
+func (g group) maxUnavailable() int { return g.Desired - *g.MinHealthy }

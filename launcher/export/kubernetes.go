@@ -194,7 +194,7 @@ func Kubernetes(c *config.Config) (*Result, error) {
 	return each(c, &Result{}, func(g group) error {
 		var object any = g.deployment()
 		name := g.Name + ".deployment.yaml"
-		if g.Kind == config.Job {
+		if g.Job {
 			object, name = g.kubernetesJob(), g.Name+".job.yaml"
 		}
 		text, err := yaml.Dump(object, yaml.WithLineWidth(-1))
@@ -215,8 +215,8 @@ func (g group) pod() pod {
 	con := container{
 		Name:       g.Name,
 		Image:      g.Export.Image,
-		Command:    []string{literal(g.ported(g.Command))},
-		WorkingDir: g.WorkingDir,
+		Command:    []string{literal(g.ported(g.Command[0]))},
+		WorkingDir: g.WorkDir,
 	}
 	for _, a := range g.arguments() {
 		con.Args = append(con.Args, literal(g.ported(a)))
@@ -241,7 +241,7 @@ func (g group) pod() pod {
 	}
 	g.setKubernetesProbes(&con)
 	g.confine(&con)
-	for k, l := range g.Listeners {
+	for k, l := range g.Listen {
 		if n, ok := containerPort(l); ok {
 			con.Ports = append(con.Ports, port{fmt.Sprintf("listener-%d", k+1), n})
 		}
@@ -252,8 +252,8 @@ func (g group) pod() pod {
 		con.Lifecycle.PreStop.Sleep = &sleep{up(stop.DeregisterDelay)}
 	case len(g.PreStop) > 0:
 		con.Lifecycle = &lifecycle{}
-		g.gap(mentions(g.PreStop[0], "{id}"), "pre_stop", "{id} is not replaced in a hook; in a shell, $HOSTNAME is the name of the pod")
-		con.Lifecycle.PreStop.Exec = &exec{append([]string{g.PreStop[0].Command}, g.hookArguments(0)...)}
+		g.gap(contains(g.PreStop[0].Command, "{id}"), "pre_stop", "{id} is not replaced in a hook; in a shell, $HOSTNAME is the name of the pod")
+		con.Lifecycle.PreStop.Exec = &exec{append(g.PreStop[0].Command[:1:1], g.hookArguments(0)...)}
 	}
 	return pod{metadata{Labels: g.labels()}, podSpec{"", grace, []container{con}}}
 }
@@ -297,11 +297,11 @@ func numeric(text string) *int64 {
 
 func (g group) deployment() deployment {
 	matched := map[string]string{"app.kubernetes.io/name": g.Name}
-	roll := rollingUpdate{g.MaxSurge, g.maxUnavailable()}
+	roll := rollingUpdate{*g.MaxSurge, g.maxUnavailable()}
 	if roll == (rollingUpdate{}) { // Kubernetes refuses a rolling update in which both numbers are 0, even without instances
 		roll.MaxSurge = 1
 	}
-	deadline := up(g.ProgressDeadline)
+	deadline := up(g.Roll.ProgressDeadline)
 	if deadline == 0 {
 		deadline = math.MaxInt32 // the configuration sets no deadline
 	}
@@ -341,8 +341,8 @@ func value(s string) *string {
 	return &s
 }
 
-func containerPort(l config.Listener) (int, bool) {
-	if l.Network == config.NetworkUnix {
+func containerPort(l launcher.Listen) (int, bool) {
+	if l.Network == "unix" {
 		return 0, false
 	}
 	_, p, _ := net.SplitHostPort(l.Address)
@@ -356,7 +356,7 @@ func (g group) kubernetesGaps() {
 	g.gap(g.User != "" && numeric(g.User) == nil, "user", "%s is not exported, because a pod needs the id of the user in the image; set it as runAsUser", g.User)
 	g.gap(g.UserGroup != "" && numeric(g.UserGroup) == nil, "group", "%s is not exported, because a pod needs the id of the group in the image; set it as runAsGroup", g.UserGroup)
 	g.gap(len(g.Rlimits) > 0, "rlimits", "are not exported; the container runtime of the node sets them")
-	if g.Kind == config.Job {
+	if g.Job {
 		g.kubernetesJobGaps()
 		return
 	}
@@ -371,23 +371,23 @@ func (g group) kubernetesGaps() {
 	g.gap(g.Protocol == launcher.Notify, "protocol", "there is no sd_notify, so READY=1 says nothing; add a readinessProbe")
 	g.gap(g.Watchdog > 0, "watchdog", "there is no watchdog; add a livenessProbe")
 	g.probeGaps()
-	g.gap(g.OnFailure == launcher.Pause, "on_failure", "a failed roll is not paused, but retried, within maxUnavailable; pause it by kubectl rollout pause")
-	g.gap(g.OnFailure == launcher.Rollback, "on_failure", "a failed roll is not rolled back; undo it by kubectl rollout undo")
-	g.gap(g.OnFailure == launcher.Continue, "on_failure", "a failed roll is retried; no instance is given up")
+	g.gap(g.Roll.OnFailure == launcher.Pause, "on_failure", "a failed roll is not paused, but retried, within maxUnavailable; pause it by kubectl rollout pause")
+	g.gap(g.Roll.OnFailure == launcher.Rollback, "on_failure", "a failed roll is not rolled back; undo it by kubectl rollout undo")
+	g.gap(g.Roll.OnFailure == launcher.Continue, "on_failure", "a failed roll is retried; no instance is given up")
 	g.gap(true, "retry", "a failed instance is always restarted, with the back-off of Kubernetes, from 10s to 5m")
-	g.gap(g.Canary.Instances > 0, "canary", "there are no canaries; use a second Deployment with the same labels, or a rollout controller")
-	g.gap(g.Shutdown.Grace == config.Enforced && g.Shutdown.GracePeriod < g.Shutdown.MaxDuration, "shutdown.grace_period", "is not supported; each process has all of max_duration without asking for more time")
+	g.gap(g.Roll.Canary > 0, "canary", "there are no canaries; use a second Deployment with the same labels, or a rollout controller")
+	g.gap(g.Shutdown.GraceEnforced && g.Shutdown.Grace < g.Shutdown.Max, "shutdown.grace_period", "is not supported; each process has all of max_duration without asking for more time")
 	g.gap(true, "shutdown.sigterm_timeout", "SIGTERM is sent first, and SIGKILL at the end; the process has max_duration and sigterm_timeout together")
-	g.gap(!slices.Equal(g.StopSignals, []config.Signal{"SIGTERM"}), "stop_signals", "the image sets the signal (STOPSIGNAL), and there is only one")
-	g.gap(!slices.Equal(g.SuccessExitCodes, []int{0}), "success_exit_codes", "is ignored; every exit is followed by a restart")
+	g.gap(!slices.Equal(g.Shutdown.StopSignals, []string{"SIGTERM"}), "stop_signals", "the image sets the signal (STOPSIGNAL), and there is only one")
+	g.gap(!slices.Equal(g.Shutdown.SuccessCodes, []int{0}), "success_exit_codes", "is ignored; every exit is followed by a restart")
 	g.gap(g.Restart.Policy != launcher.Always, "restart_policy", "%s is not possible; every exit is followed by a restart", g.Restart.Policy)
-	g.gap(g.Restart.Limit > 0, "restart_policy.crash_loop_limit", "there is no limit; a pod in CrashLoopBackOff is restarted every 5m")
+	g.gap(g.Restart.CrashLimit > 0, "restart_policy.crash_loop_limit", "there is no limit; a pod in CrashLoopBackOff is restarted every 5m")
 	if len(g.PreStop) > 0 {
 		g.gap(g.Shutdown.DeregisterDelay > 0, "pre_stop", "is not exported: a pod has one hook, and deregister_delay uses it (sleep)")
 		g.gap(g.Shutdown.DeregisterDelay == 0 && len(g.PreStop) > 1, "pre_stop", "only the first hook is exported, because a pod has one")
 		g.gap(g.Shutdown.DeregisterDelay == 0, "pre_stop", "the hook does not get SWANSONG_PROCESS_ID, SWANSONG_PROCESS_GROUP and SWANSONG_PROCESS_PID; it runs in the container, where HOSTNAME is the name of the pod and the first process has the pid 1")
 		g.gap(g.Shutdown.DeregisterDelay == 0, "pre_stop[0].timeout", "is not supported; the hook takes its time from the stop of the process")
 	}
-	g.gap(len(g.Listeners) > 0, "listeners", "are not handed over; the process must listen by itself, and a Service must lead to it")
-	g.gap(g.Logs.Dir != "", "logs", "output goes to the log of the node, with the limits of the node")
+	g.gap(len(g.Listen) > 0, "listeners", "are not handed over; the process must listen by itself, and a Service must lead to it")
+	g.gap(g.Log.Dir != "", "logs", "output goes to the log of the node, with the limits of the node")
 }

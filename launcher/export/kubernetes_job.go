@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/swansong-go/swansong/launcher"
-	"github.com/swansong-go/swansong/launcher/config"
 )
 
 type job struct {
@@ -26,7 +25,7 @@ type jobSpec struct {
 func (g group) kubernetesJob() job {
 	template := g.pod()
 	template.Spec.RestartPolicy = "OnFailure"
-	limit := int64(g.Restart.Limit)
+	limit := int64(g.Restart.CrashLimit)
 	switch {
 	case g.Restart.Policy == launcher.Never:
 		template.Spec.RestartPolicy, limit = "Never", 0
@@ -43,8 +42,8 @@ func (g group) kubernetesJobGaps() {
 	g.gap(g.Export.Image == "", "export.image", "is missing; the file has the name of the group instead, which must be replaced")
 	g.gap(g.Restart.Policy == launcher.Always, "restart_policy", "always is not possible: a pod of a Job that has succeeded is not started again")
 	g.gap(g.Restart.Policy != launcher.Never, "restart_policy.crash_loop_limit", "counts the failures of all instances together (backoffLimit), with the back-off of Kubernetes")
-	g.gap(!slices.Equal(g.SuccessExitCodes, []int{0}), "success_exit_codes", "only 0 is a success")
+	g.gap(!slices.Equal(g.Shutdown.SuccessCodes, []int{0}), "success_exit_codes", "only 0 is a success")
 	g.gap(len(g.DependsOn) > 0, "depends_on", "Jobs have no order; let the process wait until it can reach %s", strings.Join(g.DependsOn, ", "))
-	g.gap(!slices.Equal(g.StopSignals, []config.Signal{"SIGTERM"}), "stop_signals", "the image sets the signal (STOPSIGNAL), and there is only one")
-	g.gap(g.Logs.Dir != "", "logs", "output goes to the log of the node, with the limits of the node")
+	g.gap(!slices.Equal(g.Shutdown.StopSignals, []string{"SIGTERM"}), "stop_signals", "the image sets the signal (STOPSIGNAL), and there is only one")
+	g.gap(g.Log.Dir != "", "logs", "output goes to the log of the node, with the limits of the node")
 }

@@ -171,10 +171,10 @@ func (g group) job() nomadJob {
 	t := nomadTask{
 		Name:        g.Name,
 		Driver:      "exec",
-		Config:      map[string]any{"command": g.Command, "args": args},
+		Config:      map[string]any{"command": g.Command[0], "args": args},
 		Env:         plain,
 		KillTimeout: g.bound(),
-		KillSignal:  string(g.StopSignals[0]),
+		KillSignal:  g.Shutdown.StopSignals[0],
 	}
 	maps.Copy(t.Env, g.clientVariables(down(t.KillTimeout), true))
 	if len(secret) > 0 {
@@ -203,8 +203,8 @@ func (g group) job() nomadJob {
 		if len(labels) > 0 {
 			t.Config["ports"] = labels
 		}
-		if g.WorkingDir != "" {
-			t.Config["work_dir"] = g.WorkingDir
+		if g.WorkDir != "" {
+			t.Config["work_dir"] = g.WorkDir
 		}
 	}
 
@@ -212,24 +212,24 @@ func (g group) job() nomadJob {
 		Name:          g.Name,
 		Count:         g.Desired,
 		ShutdownDelay: g.Shutdown.DeregisterDelay,
-		RestartPolicy: nomadRestart{Attempts: g.Restart.Limit, Delay: g.Restart.Initial, Mode: "fail"},
+		RestartPolicy: nomadRestart{Attempts: g.Restart.CrashLimit, Delay: g.Restart.MinBackoff, Mode: "fail"},
 		Services:      services,
 		Tasks:         []nomadTask{t},
 	}
 	// Interval is the longest time in which Limit consecutive failures can happen: each process is
 	// ready for just less than Reset before it fails.
-	tg.RestartPolicy.Interval = max(time.Duration(g.Restart.Limit)*(g.Restart.Initial+g.Restart.Reset), leastInterval)
+	tg.RestartPolicy.Interval = max(time.Duration(g.Restart.CrashLimit)*(g.Restart.MinBackoff+g.Restart.ResetAfter), leastInterval)
 	switch {
 	case g.Restart.Policy == launcher.Never:
 		tg.RestartPolicy.Attempts = 0
 		tg.ReschedulePolicy = &nomadReschedule{}
-	case g.Restart.Limit == 0:
+	case g.Restart.CrashLimit == 0:
 		tg.RestartPolicy.Attempts, tg.RestartPolicy.Mode = 1, "delay"
 	}
 	if len(ports.DynamicPorts)+len(ports.ReservedPorts) > 0 {
 		tg.Networks = []nomadNetwork{ports}
 	}
-	if g.Kind == config.Job { // Nomad refuses a batch job with an update
+	if g.Job { // Nomad refuses a batch job with an update
 		return nomadJob{g.Name, g.Name, "batch", []nomadGroup{tg}}
 	}
 	update := g.update()
@@ -272,13 +272,13 @@ func (g group) network() (ports nomadNetwork, services []nomadService) {
 		} else {
 			ports.DynamicPorts = append(ports.DynamicPorts, p)
 		}
-		check := nomadCheck{Type: "grpc", Interval: max(g.Liveness.Interval, time.Second), Timeout: max(g.Liveness.Timeout, time.Second)}
-		if g.Liveness.Interval > 0 {
-			check.CheckRestart = &nomadCheckRestart{g.Liveness.Failures, g.HealthCheckTimeout}
+		check := nomadCheck{Type: "grpc", Interval: max(g.LivenessInterval, time.Second), Timeout: max(g.LivenessTimeout, time.Second)}
+		if g.LivenessInterval > 0 {
+			check.CheckRestart = &nomadCheckRestart{g.LivenessFailures, g.HealthCheckTimeout}
 		}
 		services = []nomadService{{g.Name, nomadPortName, []nomadCheck{check}}}
 	}
-	for _, l := range g.Listeners {
+	for _, l := range g.Listen {
 		if n, ok := containerPort(l); ok {
 			ports.ReservedPorts = append(ports.ReservedPorts, nomadPort{Label: "l_" + strings.ReplaceAll(l.Name, "-", "_"), Value: n})
 		}
@@ -301,14 +301,14 @@ func variablePath(job string) string { return "nomad/jobs/" + job }
 func (g group) update() nomadUpdate {
 	u := nomadUpdate{
 		MaxParallel:      max(g.maxUnavailable(), 1),
-		Canary:           g.Canary.Instances,
-		AutoRevert:       g.OnFailure == launcher.Rollback,
+		Canary:           g.Roll.Canary,
+		AutoRevert:       g.Roll.OnFailure == launcher.Rollback,
 		HealthCheck:      "checks",
 		MinHealthyTime:   g.MinReady,
 		HealthyDeadline:  g.HealthCheckTimeout + g.MinReady,
-		ProgressDeadline: g.ProgressDeadline,
+		ProgressDeadline: g.Roll.ProgressDeadline,
 	}
-	if len(g.Listeners) == 0 && !g.servesHealth() && !g.ReadinessProbe.IsSet() && !g.LivenessProbe.IsSet() {
+	if len(g.Listen) == 0 && !g.servesHealth() && !g.ReadinessProbe.IsSet() && !g.LivenessProbe.IsSet() {
 		u.HealthCheck = "task_states"
 	}
 	if g.blueGreen() {
@@ -327,35 +327,35 @@ func (g group) blueGreen() bool { return g.Desired > 0 && g.maxUnavailable() == 
 func (g group) nomadGaps() {
 	u := g.update()
 	plain, secret := g.environment()
-	interpolated := slices.ContainsFunc(append(slices.Collect(maps.Values(plain)), g.Args...), func(s string) bool { return strings.Contains(s, "${") })
+	interpolated := contains(slices.Concat(slices.Collect(maps.Values(plain)), g.Command[1:]), "${")
 	g.gap(interpolated, "args", "Nomad replaces ${…} in arguments and in env")
-	g.gap(g.Export.Image == "", "command", "the driver is exec: %s must exist on each client, inside its chroot", g.Command)
+	g.gap(g.Export.Image == "", "command", "the driver is exec: %s must exist on each client, inside its chroot", g.Command[0])
 	g.gap(len(secret) > 0, "env", "%s are read from the variable %s, which must exist: nomad var put %[2]s", strings.Join(secret, ", "), variablePath(g.Name))
-	g.gap(g.WorkingDir != "" && g.Export.Image == "", "working_dir", "is ignored; the driver exec has its own working directory")
+	g.gap(g.WorkDir != "" && g.Export.Image == "", "working_dir", "is ignored; the driver exec has its own working directory")
 	g.gap(len(g.DependsOn) > 0, "depends_on", "jobs have no order; let the process wait, or stay unready, until it can reach %s", strings.Join(g.DependsOn, ", "))
 	g.gap(len(g.EnvFile) > 0, "env_file", "is read from the variable %s, which must exist: nomad var put %[1]s NAME=value ...", g.envVariables())
 	g.gap(g.UserGroup != "", "group", "is not exported; the process has the groups of its user")
 	g.gap(len(g.Rlimits) > 0, "rlimits", "are not exported; with the driver docker, set ulimit")
 	g.gap(g.Limits.CPUs != math.Trunc(g.Limits.CPUs), "limits.cpus", "%v is not exported: Nomad reserves MHz, or whole cores; set Resources.CPU", g.Limits.CPUs)
 	g.gap(g.Limits.Memory > 0 && g.Limits.Memory < 10<<20, "limits.memory", "is 10MiB, because Nomad accepts no smaller number")
-	g.gap(g.Restart.Policy == launcher.Always && g.Kind == config.Job, "restart_policy", "always is not possible: a task of a batch job that has succeeded is not started again")
+	g.gap(g.Restart.Policy == launcher.Always && g.Job, "restart_policy", "always is not possible: a task of a batch job that has succeeded is not started again")
 	for _, name := range g.DependsOn {
 		g.gap(g.Conditions[name] == launcher.IsCompleted, "depends_on."+name, "run the job %s first, or as a task with the lifecycle hook prestart", name)
 	}
-	if g.Kind == config.Job {
+	if g.Job {
 		return
 	}
 	g.gap(g.blueGreen(), "max_surge", "because no instance may be missing, all %d new instances are started in addition to the old ones, and promoted together", g.Desired)
-	g.gap(!g.blueGreen() && g.MaxSurge > 0, "max_surge", "there is no surge; %d at a time are stopped, and then replaced", u.MaxParallel)
-	g.gap(g.Canary.Check.Command != "" || g.Canary.Check.Prometheus != "", "canary.check", "is ignored; to judge canaries by hand, remove AutoPromote and run nomad deployment promote")
-	g.gap(g.Canary.Instances > 0, "canary.wait", "is ignored; canaries are promoted when they have been healthy for min_ready_seconds")
-	g.gap(g.OnFailure == launcher.Pause, "on_failure", "a failed roll is retried until progress_deadline, and then stays as it is")
-	g.gap(g.OnFailure == launcher.Rollback, "on_failure", "a failed roll is reverted as a whole, at progress_deadline, to the last stable version")
-	g.gap(g.OnFailure == launcher.Continue, "on_failure", "a failed roll does not continue with other instances")
+	g.gap(!g.blueGreen() && *g.MaxSurge > 0, "max_surge", "there is no surge; %d at a time are stopped, and then replaced", u.MaxParallel)
+	g.gap(g.Roll.Check.IsSet(), "canary.check", "is ignored; to judge canaries by hand, remove AutoPromote and run nomad deployment promote")
+	g.gap(g.Roll.Canary > 0, "canary.wait", "is ignored; canaries are promoted when they have been healthy for min_ready_seconds")
+	g.gap(g.Roll.OnFailure == launcher.Pause, "on_failure", "a failed roll is retried until progress_deadline, and then stays as it is")
+	g.gap(g.Roll.OnFailure == launcher.Rollback, "on_failure", "a failed roll is reverted as a whole, at progress_deadline, to the last stable version")
+	g.gap(g.Roll.OnFailure == launcher.Continue, "on_failure", "a failed roll does not continue with other instances")
 	g.gap(true, "retry", "a failed instance is rescheduled, possibly on another client, with the back-off of Nomad, until progress_deadline")
-	g.gap(u.ProgressDeadline != g.ProgressDeadline, "progress_deadline", "is %v, because Nomad requires more than health_check_timeout + min_ready_seconds", u.ProgressDeadline)
+	g.gap(u.ProgressDeadline != g.Roll.ProgressDeadline, "progress_deadline", "is %v, because Nomad requires more than health_check_timeout + min_ready_seconds", u.ProgressDeadline)
 	g.gap(g.servesHealth(), "health_check_timeout", "the check is one of a Consul service, because services of Nomad have no gRPC checks")
-	g.gap(g.servesHealth() && g.Export.Image == "" && g.Desired+g.MaxSurge > 1, "export.grpc_port", "is the same for all instances, so a client can run only one of them")
+	g.gap(g.servesHealth() && g.Export.Image == "" && g.Desired+*g.MaxSurge > 1, "export.grpc_port", "is the same for all instances, so a client can run only one of them")
 	g.gap(g.Protocol == launcher.Auto && len(g.probes()) == 0, "protocol", "there are no checks, because it is not known whether the process uses the lifecycle protocol; set grpc if it does, or add a readinessProbe")
 	g.gap(g.Protocol == launcher.Notify, "protocol", "there is no sd_notify, so READY=1 says nothing; add a readinessProbe")
 	g.gap(g.Watchdog > 0, "watchdog", "there is no watchdog; add a livenessProbe")
@@ -366,13 +366,13 @@ func (g group) nomadGaps() {
 	g.gap(len(g.ReadinessProbe.Exec.Command) > 0, "readinessProbe.failureThreshold", "is 1, and so is successThreshold, because a check by a command has none")
 	g.gap(g.LivenessProbe.TerminationGrace > 0, "livenessProbe.terminationGracePeriodSeconds", "is not supported; the process has KillTimeout")
 	g.probeGaps()
-	g.gap(g.Shutdown.Grace == config.Enforced && g.Shutdown.GracePeriod < g.Shutdown.MaxDuration, "shutdown.grace_period", "is not supported; each process has all of max_duration without asking for more time")
+	g.gap(g.Shutdown.GraceEnforced && g.Shutdown.Grace < g.Shutdown.Max, "shutdown.grace_period", "is not supported; each process has all of max_duration without asking for more time")
 	g.gap(g.bound() > mostKill, "shutdown.max_duration", "needs a max_kill_timeout of at least %v in the configuration of the clients; the default is 30s", g.bound())
-	g.gap(len(g.StopSignals) > 1, "stop_signals", "only %s is sent, and then SIGKILL", g.StopSignals[0])
-	g.gap(!slices.Equal(g.SuccessExitCodes, []int{0}), "success_exit_codes", "is ignored; every exit is followed by a restart")
+	g.gap(len(g.Shutdown.StopSignals) > 1, "stop_signals", "only %s is sent, and then SIGKILL", g.Shutdown.StopSignals[0])
+	g.gap(!slices.Equal(g.Shutdown.SuccessCodes, []int{0}), "success_exit_codes", "is ignored; every exit is followed by a restart")
 	g.gap(g.Restart.Policy == launcher.OnFailure, "restart_policy", "on-failure is not possible; every exit is followed by a restart")
-	g.gap(g.Restart.Policy != launcher.Never && g.Restart.Max > g.Restart.Initial, "restart_policy.max_backoff", "the pause is always %v, until the allocation has failed and is rescheduled", g.Restart.Initial)
+	g.gap(g.Restart.Policy != launcher.Never && g.Restart.MaxBackoff > g.Restart.MinBackoff, "restart_policy.max_backoff", "the pause is always %v, until the allocation has failed and is rescheduled", g.Restart.MinBackoff)
 	g.gap(len(g.PreStop) > 0, "pre_stop", "is not exported: Nomad can run a task after the stop (poststop), but not before")
-	g.gap(len(g.Listeners) > 0, "listeners", "are not handed over; the process must listen by itself, on a port that no other instance on the client uses")
-	g.gap(g.Logs.Dir != "", "logs", "output goes to the logs of the allocation, with the limits of Nomad")
+	g.gap(len(g.Listen) > 0, "listeners", "are not handed over; the process must listen by itself, on a port that no other instance on the client uses")
+	g.gap(g.Log.Dir != "", "logs", "output goes to the logs of the allocation, with the limits of Nomad")
 }

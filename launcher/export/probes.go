@@ -143,8 +143,8 @@ func (g group) setKubernetesProbes(con *container) {
 		con.Ports = append(con.Ports, port{portName, g.Export.Port})
 		con.StartupProbe = g.healthProbe(1, 0, max(up(g.HealthCheckTimeout), 1))
 		con.ReadinessProbe = g.healthProbe(1, 0, 1)
-		if g.Liveness.Interval > 0 {
-			con.LivenessProbe = g.healthProbe(up(g.Liveness.Interval), up(g.Liveness.Timeout), int64(g.Liveness.Failures))
+		if g.LivenessInterval > 0 {
+			con.LivenessProbe = g.healthProbe(up(g.LivenessInterval), up(g.LivenessTimeout), int64(g.LivenessFailures))
 		}
 		return
 	}

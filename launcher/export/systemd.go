@@ -72,8 +72,8 @@ func (g group) service() string {
 	}
 	// The interval is the longest time in which Limit consecutive failures can happen: each process
 	// is ready for just less than Reset before it fails.
-	u.set("StartLimitIntervalSec", seconds(time.Duration(g.Restart.Limit)*(g.Restart.Initial+g.Restart.Reset)))
-	u.set("StartLimitBurst", strconv.Itoa(max(g.Restart.Limit, 1)))
+	u.set("StartLimitIntervalSec", seconds(time.Duration(g.Restart.CrashLimit)*(g.Restart.MinBackoff+g.Restart.ResetAfter)))
+	u.set("StartLimitBurst", strconv.Itoa(max(g.Restart.CrashLimit, 1)))
 
 	u.section("Service")
 	u.setType(g)
@@ -83,16 +83,16 @@ func (g group) service() string {
 			u.set("NotifyAccess", "all")
 		}
 	}
-	u.set("ExecStart", g.ported(named(commandLine(g.Command, g.arguments()))))
+	u.set("ExecStart", g.ported(named(commandLine(g.Command[0], g.arguments()))))
 	if len(g.PreStop) > 0 { // the hooks read these variables; the process gets them, too, but package client does not take systemd for a launcher
 		u.set("Environment", "SWANSONG_PROCESS_ID=%p-%i")
 		u.set("Environment", "SWANSONG_PROCESS_GROUP=%p")
 	}
 	for n, h := range g.PreStop {
-		u.set("ExecStop", "-"+named(commandLine(h.Command, g.hookArguments(n))))
+		u.set("ExecStop", "-"+named(commandLine(h.Command[0], g.hookArguments(n))))
 	}
-	if g.WorkingDir != "" {
-		u.set("WorkingDirectory", specifiers(g.WorkingDir))
+	if g.WorkDir != "" {
+		u.set("WorkingDirectory", specifiers(g.WorkDir))
 	}
 	plain, secret := g.environment()
 	for _, name := range slices.Sorted(maps.Keys(plain)) {
@@ -108,7 +108,7 @@ func (g group) service() string {
 	}
 	u.confine(g)
 	start := seconds(g.HealthCheckTimeout)
-	if g.Kind == config.Job {
+	if g.Job {
 		start = "infinity"
 	}
 	u.set("TimeoutStartSec", start)
@@ -116,11 +116,11 @@ func (g group) service() string {
 	// systemd signals only the process, which stops its children itself. systemd kills the children
 	// that remain after the process has exited.
 	u.set("KillMode", "mixed")
-	u.set("KillSignal", string(g.StopSignals[0]))
+	u.set("KillSignal", g.Shutdown.StopSignals[0])
 	u.set("Restart", g.systemdRestart())
-	u.set("RestartSec", seconds(g.Restart.Initial))
+	u.set("RestartSec", seconds(g.Restart.MinBackoff))
 	var codes []string
-	for _, code := range g.SuccessExitCodes {
+	for _, code := range g.Shutdown.SuccessCodes {
 		if code != 0 {
 			codes = append(codes, strconv.Itoa(code))
 		}
@@ -137,7 +137,7 @@ func (g group) service() string {
 // setType says when systemd considers a process as started.
 func (u *unit) setType(g group) {
 	switch {
-	case g.Kind == config.Job: // units after it wait until it has completed
+	case g.Job: // units after it wait until it has completed
 		u.set("Type", "oneshot")
 	case g.Protocol == launcher.GRPC:
 		u.set("Type", "notify")
@@ -153,7 +153,7 @@ func (u *unit) setType(g group) {
 // systemdRestart returns the restart policy. systemd refuses to start an oneshot again that has
 // succeeded.
 func (g group) systemdRestart() string {
-	if g.Restart.Policy == launcher.Always && g.Kind == config.Job {
+	if g.Restart.Policy == launcher.Always && g.Job {
 		return "on-failure"
 	}
 	return map[launcher.RestartPolicy]string{launcher.Always: "always", launcher.OnFailure: "on-failure", launcher.Never: "no"}[g.Restart.Policy]
@@ -170,8 +170,14 @@ func (u *unit) confine(g group) {
 	if g.UserGroup != "" {
 		u.set("Group", specifiers(g.UserGroup))
 	}
-	for _, name := range slices.Sorted(maps.Keys(g.Rlimits)) {
-		u.set("Limit"+strings.ToUpper(name), strings.ReplaceAll(string(g.Rlimits[name]), "unlimited", "infinity"))
+	limit := func(n uint64) string {
+		if n == launcher.Unlimited {
+			return "infinity"
+		}
+		return strconv.FormatUint(n, 10)
+	}
+	for _, r := range g.Rlimits {
+		u.set("Limit"+strings.ToUpper(r.Name), limit(r.Soft)+":"+limit(r.Hard))
 	}
 	if m := g.Limits.Memory; m > 0 {
 		u.set("MemoryMax", strconv.FormatInt(int64(m), 10))
@@ -183,22 +189,22 @@ func (u *unit) confine(g group) {
 
 // sockets returns the listeners that systemd supports. systemd refuses a socket unit with another
 // address, and the services that require it.
-func (g group) sockets() []config.Listener {
-	return slices.DeleteFunc(slices.Clone(g.Listeners), func(l config.Listener) bool {
+func (g group) sockets() []launcher.Listen {
+	return slices.DeleteFunc(slices.Clone(g.Listen), func(l launcher.Listen) bool {
 		_, ok := listenStream(l)
 		return !ok
 	})
 }
 
-func (g group) socketName(l config.Listener) string { return g.Name + "-" + l.Name + ".socket" }
+func (g group) socketName(l launcher.Listen) string { return g.Name + "-" + l.Name + ".socket" }
 
-func (g group) socket(l config.Listener) string {
+func (g group) socket(l launcher.Listen) string {
 	u := &unit{}
 	u.section("Unit")
 	u.set("Description", "Listener "+l.Name+" of "+g.Name)
 	u.set("PartOf", g.Name+".target")
 	u.section("Socket")
-	if l.Network == config.NetworkTCP6 {
+	if l.Network == "tcp6" {
 		u.set("BindIPv6Only", "ipv6-only")
 	}
 	address, _ := listenStream(l)
@@ -210,20 +216,20 @@ func (g group) socket(l config.Listener) string {
 
 // listenStream returns an address for systemd, which does not resolve host names; ok is false if
 // that is not possible.
-func listenStream(l config.Listener) (address string, ok bool) {
-	if l.Network == config.NetworkUnix {
+func listenStream(l launcher.Listen) (address string, ok bool) {
+	if l.Network == "unix" {
 		return l.Address, true
 	}
 	host, port, _ := net.SplitHostPort(l.Address)
 	if host == "localhost" {
-		host = map[bool]string{true: "::1", false: "127.0.0.1"}[l.Network == config.NetworkTCP6]
+		host = map[bool]string{true: "::1", false: "127.0.0.1"}[l.Network == "tcp6"]
 	}
 	switch {
 	case port == "0":
 		return l.Address, false
-	case host == "" && l.Network == config.NetworkTCP:
+	case host == "" && l.Network == "tcp":
 		return port, true // a port without a host means all addresses of IPv4 and IPv6
-	case host == "" && l.Network == config.NetworkTCP4:
+	case host == "" && l.Network == "tcp4":
 		host = "0.0.0.0"
 	case host == "":
 		host = "::"
@@ -299,36 +305,36 @@ func (g group) systemdGaps() {
 	_, secret := g.environment()
 	g.gap(len(secret) > 0, "env", "%s are read from %s, which must exist", strings.Join(secret, ", "), g.secretFile())
 	g.gap(len(g.EnvFile) > 0 && len(g.Env) > 0, "env_file", "overrides env, which the launcher does the other way round")
-	g.gap(g.Restart.Policy == launcher.Always && g.Kind == config.Job, "restart_policy", "always is not possible: an instance that has succeeded is not started again")
+	g.gap(g.Restart.Policy == launcher.Always && g.Job, "restart_policy", "always is not possible: an instance that has succeeded is not started again")
 	for _, name := range g.DependsOn {
 		g.gap(g.Conditions[name] == launcher.IsStarted, "depends_on."+name, "waits until it is ready, which is more than started")
 		g.gap(g.Conditions[name] == launcher.IsCompleted, "depends_on."+name, "starts also if the job fails; Requires=%s.target instead of Wants= prevents that", name)
 	}
-	g.gap(len(g.StopSignals) > 1, "stop_signals", "only %s is sent, and then SIGKILL", g.StopSignals[0])
+	g.gap(len(g.Shutdown.StopSignals) > 1, "stop_signals", "only %s is sent, and then SIGKILL", g.Shutdown.StopSignals[0])
 	g.gap(len(g.PreStop) > 0, "pre_stop", "a hook has TimeoutStopSec instead of its own timeout; SWANSONG_PROCESS_ID is name-instance, and MAINPID replaces SWANSONG_PROCESS_PID")
-	g.gap(g.Restart.Policy != launcher.Never && g.Restart.Max > g.Restart.Initial, "restart_policy.max_backoff", "the pause is always %v; RestartSteps= of systemd 254 can increase it", g.Restart.Initial)
-	g.gap(g.Logs.Dir != "", "logs", "output goes to the journal, with its limits")
-	if g.Kind == config.Job {
+	g.gap(g.Restart.Policy != launcher.Never && g.Restart.MaxBackoff > g.Restart.MinBackoff, "restart_policy.max_backoff", "the pause is always %v; RestartSteps= of systemd 254 can increase it", g.Restart.MinBackoff)
+	g.gap(g.Log.Dir != "", "logs", "output goes to the journal, with its limits")
+	if g.Job {
 		return
 	}
 	g.gap(g.Desired > 0, "min_healthy_instances", "there is no roll; restart one instance after the other, and wait until it is ready: systemctl restart %s@1 (waits with Type=notify)", g.Name)
-	g.gap(g.MaxSurge > 0, "max_surge", "there is no surge; an instance is stopped before its replacement starts")
-	g.gap(g.Canary.Instances > 0, "canary", "there are no canaries; restart one instance, and check it")
+	g.gap(*g.MaxSurge > 0, "max_surge", "there is no surge; an instance is stopped before its replacement starts")
+	g.gap(g.Roll.Canary > 0, "canary", "there are no canaries; restart one instance, and check it")
 	g.gap(g.MinReady > 0, "min_ready_seconds", "is ignored")
 	g.gap(g.Shutdown.DeregisterDelay > 0, "shutdown.deregister_delay", "there is no router; the process itself must continue to serve for that time")
-	g.gap(g.Shutdown.Grace == config.Enforced && g.Shutdown.GracePeriod < g.Shutdown.MaxDuration, "shutdown.grace_period", "is not supported; each process has all of max_duration without asking for more time")
-	g.gap(g.OnFailure != launcher.Continue, "on_failure", "there is no roll, and so no %s; check an instance before you restart the next one", g.OnFailure)
-	g.gap(g.Retry.Policy != launcher.Manual, "retry", "there is no roll; a failed instance is restarted by Restart, after RestartSec")
-	g.gap(g.ProgressDeadline > 0, "progress_deadline", "there is no roll; an instance that is not ready fails after TimeoutStartSec, and is retried StartLimitBurst times")
-	g.gap(g.Protocol == launcher.GRPC && g.Liveness.Interval > 0, "liveness", "there are no checks; for a process that sends WATCHDOG=1, set WatchdogSec=")
+	g.gap(g.Shutdown.GraceEnforced && g.Shutdown.Grace < g.Shutdown.Max, "shutdown.grace_period", "is not supported; each process has all of max_duration without asking for more time")
+	g.gap(g.Roll.OnFailure != launcher.Continue, "on_failure", "there is no roll, and so no %s; check an instance before you restart the next one", g.Roll.OnFailure)
+	g.gap(g.Roll.Retry != launcher.Manual, "retry", "there is no roll; a failed instance is restarted by Restart, after RestartSec")
+	g.gap(g.Roll.ProgressDeadline > 0, "progress_deadline", "there is no roll; an instance that is not ready fails after TimeoutStartSec, and is retried StartLimitBurst times")
+	g.gap(g.Protocol == launcher.GRPC && g.LivenessInterval > 0, "liveness", "there are no checks; for a process that sends WATCHDOG=1, set WatchdogSec=")
 	g.gap(g.Protocol == launcher.Auto, "protocol", "a process counts as ready once it runs, because it is not known what it uses; set grpc or notify if it sends READY=1, as package client does")
 	for _, p := range g.probes() {
 		g.gap(true, p.key, "there are no probes; for a process that sends WATCHDOG=1, set watchdog")
 	}
 	g.gap(g.usesPort(), "export.port", "%d takes the place of {port}, in all instances", g.Export.ServicePort)
-	for _, l := range g.Listeners {
+	for _, l := range g.Listen {
 		_, ok := listenStream(l)
 		g.gap(!ok, "listeners", "%s: is not exported; systemd listens on IP addresses and ports, not on %s", l.Name, l.Address)
 	}
-	g.gap(len(g.Listeners) > 0 && g.Desired > 1, "listeners", "a connection while no instance runs starts only the first one")
+	g.gap(len(g.Listen) > 0 && g.Desired > 1, "listeners", "a connection while no instance runs starts only the first one")
 }

@@ -51,7 +51,7 @@ func runCommand(at *place) *cobra.Command {
 			}
 			g.Command = args
 			g.Protocol, g.Restart.Policy = launcher.Protocol(protocol), launcher.RestartPolicy(restart)
-			if g.Job = kind == string(config.Job); !g.Job && kind != string(config.Service) {
+			if g.Job = kind == "job"; !g.Job && kind != "service" {
 				return fmt.Errorf("launcher: --kind must be service or job, not %q", kind)
 			}
 			for _, address := range listen {
@@ -68,7 +68,7 @@ func runCommand(at *place) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&g.Name, "name", "main", "`name` of the group")
 	f.BoolVar(&whenDone, "exit-when-done", false, "exit when no process is left, and none is started without an order (default if all groups are jobs)")
-	f.StringVar(&kind, "kind", string(config.Service), "service, or job for processes that run to completion")
+	f.StringVar(&kind, "kind", "service", "service, or job for processes that run to completion")
 	f.IntVar(&g.Desired, "desired", 1, "number of processes")
 	f.StringVar(&protocol, "protocol", string(launcher.Auto), "auto, or what the processes use: grpc, notify (for sd_notify), or signals")
 	f.StringVar(&restart, "restart", string(launcher.OnFailure), "which processes are restarted when they exit: on-failure, always, never")
@@ -76,7 +76,7 @@ func runCommand(at *place) *cobra.Command {
 	f.DurationVar(&g.Shutdown.Max, "max", 10*time.Second, "time in which a process must drain, whatever it asks for")
 	f.StringVar(&g.Log.Path, "log", "", "`file` for the output of the processes, rotated (default: standard output)")
 	f.StringVar(&metricsAt, "metrics", "", "`address` for Prometheus, such as "+metrics.DefaultAddress+" (default: no metrics)")
-	choice(cmd, "kind", string(config.Service), string(config.Job))
+	choice(cmd, "kind", "service", "job")
 	choice(cmd, "protocol", string(launcher.Auto), string(launcher.GRPC), string(launcher.Notify), string(launcher.Signals))
 	choice(cmd, "restart", string(launcher.OnFailure), string(launcher.Always), string(launcher.Never))
 	f.StringArrayVar(&listen, "listen", nil, "`address` to listen on; the processes inherit the listener (LISTEN_FDS)")

@@ -19,12 +19,12 @@ type Probe struct {
 	Exec      ExecAction      `yaml:"exec"`
 	GRPC      GRPCAction      `yaml:"grpc"`
 
-	InitialDelay     time.Duration `yaml:"initialDelaySeconds" unit:"true"`
-	Period           time.Duration `yaml:"periodSeconds" unit:"true"`
-	Timeout          time.Duration `yaml:"timeoutSeconds" unit:"true"`
+	InitialDelay     time.Duration `yaml:"initialDelaySeconds" form:"seconds"`
+	Period           time.Duration `yaml:"periodSeconds" form:"seconds"`
+	Timeout          time.Duration `yaml:"timeoutSeconds" form:"seconds"`
 	SuccessThreshold int           `yaml:"successThreshold"`
 	FailureThreshold int           `yaml:"failureThreshold"`
-	TerminationGrace time.Duration `yaml:"terminationGracePeriodSeconds" unit:"true"` // 0 means that Shutdown.Max applies
+	TerminationGrace time.Duration `yaml:"terminationGracePeriodSeconds" form:"seconds"` // 0 means that Shutdown.Max applies
 }
 
 // An HTTPGetAction sends a request. A status from 200 to 399 is success.

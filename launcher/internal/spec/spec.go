@@ -117,9 +117,9 @@ const Unlimited = math.MaxUint64
 
 // Limits bound what a process uses together with those that it has started.
 type Limits struct {
-	Memory        int64   // bytes; 0 means no limit
-	CPUs          float64 // processors; 0 means no limit
-	IfUnavailable IfUnavailable
+	Memory        int64         `yaml:"memory" form:"bytes"` // bytes; 0 means no limit
+	CPUs          float64       `yaml:"cpus"`                // processors; 0 means no limit
+	IfUnavailable IfUnavailable `yaml:"if_unavailable"`
 }
 
 // AreSet reports whether there is a limit.
@@ -205,11 +205,11 @@ type Roll struct {
 // A CanaryCheck judges the canaries of a roll, by a command or by a query. The zero value, with or
 // without Interval and Timeout, is no check.
 type CanaryCheck struct {
-	Command    []string
-	Prometheus string
-	Query      string
-	Interval   time.Duration
-	Timeout    time.Duration
+	Command    []string      `yaml:"command,args"`
+	Prometheus string        `yaml:"prometheus"`
+	Query      string        `yaml:"query"`
+	Interval   time.Duration `yaml:"interval"`
+	Timeout    time.Duration `yaml:"timeout"`
 }
 
 // IsSet reports whether the canaries are checked.

@@ -1,0 +1,26 @@
+package config
+
+import "reflect"
+
+// Keys returns all keys of a file, with their values in the configuration and in its first group.
+func Keys(c *Config) map[string]reflect.Value {
+	all := map[string]reflect.Value{}
+	var walk func(at string, keys []*setting, v reflect.Value)
+	walk = func(at string, keys []*setting, v reflect.Value) {
+		for _, k := range keys {
+			name, in := join(at, k.name), k.in(k.of(v))
+			switch {
+			case name == "process_groups":
+			case k.keys != nil:
+				walk(name, k.keys, in)
+			case in.Kind() == reflect.Slice && in.Type().Elem().Kind() == reflect.Struct && in.Len() > 0:
+				walk(name, elements[in.Type().Elem()], in.Index(0))
+			default:
+				all[name] = in
+			}
+		}
+	}
+	walk("", configKeys, reflect.ValueOf(*c))
+	walk("", groupKeys, reflect.ValueOf(c.Groups[0]))
+	return all
+}

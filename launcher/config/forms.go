@@ -1,0 +1,187 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/swansong-go/swansong/launcher/internal/spec"
+)
+
+// A form is how the file has the value of a field whose type does not say it.
+type form struct {
+	typ   reflect.Type                            // type of the value in the file
+	get   func(field reflect.Value) reflect.Value // returns the value in the file
+	set   func(field, value reflect.Value)        // sets the field by the value in the file
+	check func(name, value string) (rule string)  // says what is wrong with a name in a mapping, or with its value; nil: nothing
+}
+
+// formOf returns a form with functions for typed values.
+func formOf[F, V any](get func(F) V, set func(F, V) F) form {
+	return form{
+		typ: reflect.TypeFor[V](),
+		get: func(f reflect.Value) reflect.Value { return reflect.ValueOf(get(f.Interface().(F))) },
+		set: func(f, v reflect.Value) { f.Set(reflect.ValueOf(set(f.Interface().(F), v.Interface().(V)))) },
+	}
+}
+
+var forms = map[string]form{
+	"bytes": {
+		typ: bytesType,
+		get: func(f reflect.Value) reflect.Value { return reflect.ValueOf(Bytes(f.Int())) },
+		set: func(f, v reflect.Value) { f.SetInt(v.Int()) },
+	},
+	"files": formOf(func(rotated int) int { return rotated + 1 }, func(_, all int) int { return all - 1 }), // the file counts the current file, too
+	"command": formOf(func(c []string) string { program, _ := programOf(c); return program }, func(c []string, program string) []string {
+		_, args := programOf(c)
+		return append([]string{program}, args...)
+	}),
+	"args": formOf(func(c []string) []string { _, args := programOf(c); return args }, func(c []string, args []string) []string {
+		program, _ := programOf(c)
+		if program == "" && len(args) == 0 {
+			return nil
+		}
+		return append([]string{program}, args...)
+	}),
+	"env": formOf(variables, func(_ []string, all map[string]string) []string { return environment(all) }).checked(func(name, _ string) string {
+		switch {
+		case name == "" || strings.ContainsAny(name, "=\x00"):
+			return "the name of a variable cannot be empty, or contain = or NUL"
+		case isReserved(name):
+			return "is reserved: the launcher sets it for the process"
+		}
+		return ""
+	}),
+	"rlimits": formOf(rlimitTexts, rlimits).checked(func(name, text string) string {
+		if !slices.Contains(spec.RlimitNames, name) {
+			return "is no limit; the limits are " + strings.Join(spec.RlimitNames, ", ")
+		}
+		_, _, rule := rlimit(text).parse()
+		return rule
+	}),
+}
+
+func (f form) checked(check func(name, value string) string) form {
+	f.check = check
+	return f
+}
+
+// formed reads a node into v, where the file has the value in another form.
+func (d *decoder) formed(n *yaml.Node, at string, f form, v reflect.Value) {
+	in := reflect.New(f.typ).Elem()
+	in.Set(f.get(v))
+	d.value(n, at, &setting{}, in)
+	f.set(v, in)
+	if f.check == nil {
+		return
+	}
+	for _, name := range sortedKeys(in) {
+		if rule := f.check(name, in.MapIndex(reflect.ValueOf(name)).String()); rule != "" && !d.wrong[join(at, name)] {
+			d.fail(join(at, name), "%s", rule)
+		}
+	}
+}
+
+// in returns the value of the key in the file, where v is its field.
+func (k *setting) in(v reflect.Value) reflect.Value {
+	switch f, ok := forms[k.form]; {
+	case ok:
+		return f.get(v)
+	case v.Kind() == reflect.Bool && k.form != "":
+		unset, set, _ := strings.Cut(k.form, "|")
+		return reflect.ValueOf(map[bool]string{false: unset, true: set}[v.Bool()])
+	}
+	return reflect.Indirect(v)
+}
+
+// programOf returns the parts of a command, which are the values of the keys command and args. The
+// program is empty as long as only args has been read.
+func programOf(command []string) (program string, args []string) {
+	if len(command) == 0 {
+		return "", nil
+	}
+	return command[0], command[1:]
+}
+
+// variables returns a list of NAME=value as a map.
+func variables(env []string) map[string]string {
+	all := map[string]string{}
+	for _, v := range env {
+		name, value, _ := strings.Cut(v, "=")
+		all[name] = value
+	}
+	return all
+}
+
+// environment returns the variables as a list of NAME=value.
+func environment(all map[string]string) (env []string) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		env = append(env, name+"="+all[name])
+	}
+	return env
+}
+
+// A rlimit is a soft and a hard limit, as in 1024:4096, or one number for both. A limit can be
+// unlimited.
+type rlimit string
+
+func rlimitTexts(all []spec.Rlimit) map[string]rlimit {
+	texts := map[string]rlimit{}
+	for _, r := range all {
+		text := limitText(r.Hard)
+		if r.Soft != r.Hard {
+			text = limitText(r.Soft) + ":" + text
+		}
+		texts[r.Name] = rlimit(text)
+	}
+	return texts
+}
+
+const unlimited = "unlimited"
+
+func limitText(n uint64) string {
+	if n == spec.Unlimited {
+		return unlimited
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+func parseLimit(text string) (n uint64, ok bool) {
+	if text == unlimited {
+		return spec.Unlimited, true
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	return n, err == nil
+}
+
+// rlimits returns the limits in the order of their names. Texts that are wrong are left out.
+func rlimits(_ []spec.Rlimit, texts map[string]rlimit) (all []spec.Rlimit) {
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		if soft, hard, rule := texts[name].parse(); rule == "" {
+			all = append(all, spec.Rlimit{Name: name, Soft: soft, Hard: hard})
+		}
+	}
+	return all
+}
+
+// parse returns the limits, or what is wrong with them.
+func (r rlimit) parse() (soft, hard uint64, rule string) {
+	first, second, both := strings.Cut(string(r), ":")
+	if !both {
+		second = first
+	}
+	soft, ok := parseLimit(first)
+	hard, ok2 := parseLimit(second)
+	switch {
+	case !ok || !ok2:
+		return 0, 0, fmt.Sprintf("must be soft:hard or one number for both, such as 1024:4096, 65536 or unlimited, not %q", string(r))
+	case soft > hard:
+		return 0, 0, fmt.Sprintf("the soft limit is more than the hard limit: %s", string(r))
+	}
+	return soft, hard, ""
+}
