@@ -83,13 +83,17 @@ func (c *Completion) Wait(ctx context.Context) error {
 	// A context that is not done after the stop was not ended by the stop.
 	survived := false
 	for stopped, waiting := c.scope.Done(), true; waiting; {
+		if stopped != nil && c.scope.Err() != nil {
+			stopped = nil // this channel stays closed, and would end every further select at once
+			if top := c.commonScope(ctx); top != nil {
+				top.State() // returns after the stop that has reached the scope has also reached ctx
+			}
+			survived = ctx.Err() == nil
+		}
 		select {
 		case <-c.done:
 			return nil
 		case <-stopped:
-			stopped = nil // this channel stays closed, and would end every further select at once
-			c.awaitStop(ctx)
-			survived = ctx.Err() == nil
 		case <-ended:
 			waiting = false
 		}
@@ -144,14 +148,6 @@ func (c *Completion) endedByStop(ctx context.Context, ended <-chan struct{}, cau
 	}
 	top.State() // returns after the stop of top, if there was one, has reached the scope
 	return isSameCause(cause, context.Cause(top)) && isSameCause(cause, context.Cause(c.scope))
-}
-
-// awaitStop waits until a stop that has reached the scope has also reached ctx, if that stop ends
-// ctx. It returns at once unless another goroutine is just cancelling the contexts.
-func (c *Completion) awaitStop(ctx context.Context) {
-	if top := c.commonScope(ctx); top != nil {
-		top.State()
-	}
 }
 
 // commonScope returns the lowest scope whose stop ends both the scope of c and ctx, or nil if there

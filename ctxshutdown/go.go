@@ -18,10 +18,21 @@ import (
 func (s *Swansong) Go(f func(ctx context.Context)) bool {
 	checkFunc(f)
 	state, ok := s.tryAcquire()
-	if ok {
-		go func() { runGuarded(state, s.Work(), f) }()
+	switch {
+	case !ok:
+		return false
+	case state.trace != nil:
+		go runGuarded(state, s.Work(), f)
+	default:
+		// The same as runGuarded for a guard that is not traced, without a Guard: a larger closure
+		// makes Go measurably slower. See docs/internals/core.md#cost-of-go.
+		count := state.count
+		go func() {
+			defer panics.UnlessPanic(func() { s.node.Release(count) })
+			f(s.Work())
+		}()
 	}
-	return ok
+	return true
 }
 
 // Go calls f in a new goroutine, with ctx as its context. If ctx carries a scope, the goroutine

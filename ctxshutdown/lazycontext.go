@@ -121,13 +121,14 @@ func (s *Swansong) syncTree() {
 }
 
 // watchContext makes sure that the node is stopped when the context of the scope ends. If the
-// context has ended already, watchContext stops the node at once.
+// context has ended already, watchContext stops the node at once. If the parent context is never done,
+// only the method stop can end the context of the scope, and that method stops the node itself.
 func (s *Swansong) watchContext() {
 	if s.Err() != nil {
 		s.syncTree()
 		return
 	}
-	if s.stopAfterFunc.Load() != nil {
+	if s.stopAfterFunc.Load() != nil || s.parent.Done() == nil {
 		return
 	}
 	unregister := context.AfterFunc(s.derive().ctx, s.syncTree)

@@ -245,5 +245,5 @@ func (r GuardReport) stacks() string {
 // startsGoroutine reports whether function is one of this package that starts the goroutines of Go.
 func startsGoroutine(function string) bool {
 	name, found := strings.CutPrefix(function, packagePath)
-	return found && (name == "runGuarded" || strings.HasPrefix(name, "(*Swansong).Go.") || strings.HasPrefix(name, "Go.") || strings.HasPrefix(name, "(*Group).start."))
+	return found && (name == "runGuarded" || strings.HasPrefix(name, "(*Group).start."))
 }
