@@ -89,7 +89,7 @@ func New(ctx context.Context, opts ...Option) *Swansong {
 // scope is no longer needed; a child that is never cancelled costs no more than a
 // context.WithCancel that is never cancelled. WithCancel panics if parent is nil.
 func WithCancel(parent context.Context, opts ...Option) (s *Swansong, cancel context.CancelFunc) {
-	up, _ := fromContext(parent)
+	up, _ := FromContext(parent)
 	s = newScope(parent, up, opts)
 	if up == nil {
 		s.derive()
@@ -125,9 +125,7 @@ func (s *Swansong) cancel() { s.stop(ErrShutdown) }
 // FromContext returns the nearest scope that ctx carries, through any number of derived contexts.
 // For a context that derives from [Swansong.Work] it is the scope of that Work. FromContext panics
 // if ctx is nil.
-func FromContext(ctx context.Context) (*Swansong, bool) { return fromContext(ctx) }
-
-func fromContext(ctx context.Context) (*Swansong, bool) {
+func FromContext(ctx context.Context) (*Swansong, bool) {
 	switch c := ctx.(type) {
 	case nil:
 		panic("ctxshutdown: nil context")

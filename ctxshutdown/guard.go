@@ -159,9 +159,9 @@ func (s *Swansong) tryAcquire() (guardState, bool) {
 
 func (s *Swansong) releaseTraced(r *guardRecord, c *packed.Counter) {
 	s.trace.callHook(ctxkey.BeforeRelease)
-	acquired := s.trace.remove(r)
+	s.trace.remove(r)
 	s.node.Release(c)
-	s.trace.logLateRelease(s, acquired)
+	s.trace.logLateRelease(s, r)
 	s.trace.callHook(ctxkey.AfterRelease)
 }
 
@@ -183,7 +183,7 @@ func Acquire(ctx context.Context) (g *Guard, ok bool) {
 // acquireFromContext counts a guard of the scope in ctx, if there is one. The parameter skip is for
 // [runtime.Callers]: how many frames to skip to get to the caller of the exported function.
 func acquireFromContext(ctx context.Context, skip int) (guardState, bool) {
-	s, found := fromContext(ctx)
+	s, found := FromContext(ctx)
 	if found && s.trace != nil {
 		s.trace.callHook(ctxkey.BeforeAcquire)
 	}

@@ -17,27 +17,25 @@ import (
 // end, and no further element is pulled from seq. A seq that blocks before its next element is not
 // woken; for a channel use [All]. Seq panics if ctx or seq is nil.
 func Seq[T any](ctx context.Context, seq iter.Seq[T]) iter.Seq[T] {
-	checkContext(ctx)
+	polled := pollable(ctx)
 	checkSeq(seq == nil)
 	return func(yield func(T) bool) {
-		ctx := pollable(ctx)
-		if ctx.Err() != nil {
+		if polled.Err() != nil {
 			return
 		}
-		seq(func(v T) bool { return yield(v) && ctx.Err() == nil })
+		seq(func(v T) bool { return yield(v) && polled.Err() == nil })
 	}
 }
 
 // Seq2 is [Seq] for sequences of pairs.
 func Seq2[K, V any](ctx context.Context, seq iter.Seq2[K, V]) iter.Seq2[K, V] {
-	checkContext(ctx)
+	polled := pollable(ctx)
 	checkSeq(seq == nil)
 	return func(yield func(K, V) bool) {
-		ctx := pollable(ctx)
-		if ctx.Err() != nil {
+		if polled.Err() != nil {
 			return
 		}
-		seq(func(k K, v V) bool { return yield(k, v) && ctx.Err() == nil })
+		seq(func(k K, v V) bool { return yield(k, v) && polled.Err() == nil })
 	}
 }
 

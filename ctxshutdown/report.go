@@ -69,15 +69,15 @@ func (s *Swansong) GuardReport() GuardReport {
 			add(path, "", counted, 0)
 			return
 		}
-		for _, a := range s.trace.snapshot(guards) {
-			name, ok := names[a.site]
-			if a.name != nil {
-				name = a.name.String()
+		for _, r := range s.trace.snapshot(guards) {
+			name, ok := names[r.site]
+			if r.name != nil {
+				name = r.name.String()
 			} else if !ok {
-				name = a.site.String()
-				names[a.site] = name
+				name = r.site.String()
+				names[r.site] = name
 			}
-			add(path, name, 1, now.Sub(s.trace.start)-a.at)
+			add(path, name, 1, now.Sub(s.trace.start)-r.at)
 		}
 	})
 	r := GuardReport{work: work}

@@ -33,24 +33,20 @@ type scopeTrace struct {
 	library map[uintptr]bool // whether a program counter is in code of this module; filled by isInLibrary
 }
 
-// guardRecord is the trace of one guard.
+// guardRecord is the trace of one guard: where and when it was acquired.
 type guardRecord struct {
-	acquisition
-	next, prev *guardRecord // in the list of scopeTrace.held
-}
-
-// acquisition is where and when a guard was acquired.
-type acquisition struct {
 	site stacks.Site
 	name fmt.Stringer  // if not nil, reports name it instead of the site
 	at   time.Duration // time since scopeTrace.start
+
+	next, prev *guardRecord // in the list of scopeTrace.held
 }
 
-func (a acquisition) String() string {
-	if a.name != nil {
-		return a.name.String()
+func (r *guardRecord) String() string {
+	if r.name != nil {
+		return r.name.String()
 	}
-	return a.site.String()
+	return r.site.String()
 }
 
 const packagePath = stacks.ModulePath + "ctxshutdown."
@@ -66,13 +62,12 @@ func (t *scopeTrace) add(pc uintptr) *guardRecord {
 	if !t.traced {
 		return nil
 	}
-	a := acquisition{site: stacks.Site{pc}, at: time.Since(t.start)}
+	r := &guardRecord{site: stacks.Site{pc}, at: time.Since(t.start)}
 	t.mu.Lock()
 	if t.isInLibrary(pc) {
-		runtime.Callers(3, a.site[:]) // skip Callers, add and its caller
+		runtime.Callers(3, r.site[:]) // skip Callers, add and its caller
 	}
-	r := &guardRecord{acquisition: a, next: t.held}
-	if r.next != nil {
+	if r.next = t.held; r.next != nil {
 		r.next.prev = r
 	}
 	t.held = r
@@ -96,10 +91,9 @@ func (t *scopeTrace) isInLibrary(pc uintptr) bool {
 	return is
 }
 
-// remove removes the record of a guard that is being released from the list, and returns its
-// acquisition. It does nothing if the record is not in the list, because a copied Guard can be released
-// twice.
-func (t *scopeTrace) remove(r *guardRecord) acquisition {
+// remove removes the record of a guard that is being released from the list. It does nothing if the
+// record is not in the list, because a copied Guard can be released twice.
+func (t *scopeTrace) remove(r *guardRecord) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r.prev != nil {
@@ -111,17 +105,16 @@ func (t *scopeTrace) remove(r *guardRecord) acquisition {
 		r.next.prev = r.prev
 	}
 	r.next, r.prev = nil, nil
-	return r.acquisition
 }
 
-// snapshot returns a copy of the acquisitions of all guards held, of which there are about n. Reports
-// are made from the copy and not under the lock, because acquisitions and releases wait for the lock.
-func (t *scopeTrace) snapshot(n int) []acquisition {
-	all := make([]acquisition, 0, n)
+// snapshot returns a copy of the records of all guards held, of which there are about n. Reports are
+// made from the copy and not under the lock, because acquisitions and releases wait for the lock.
+func (t *scopeTrace) snapshot(n int) []guardRecord {
+	all := make([]guardRecord, 0, n)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for r := t.held; r != nil; r = r.next {
-		all = append(all, r.acquisition)
+		all = append(all, *r)
 	}
 	return all
 }
@@ -135,12 +128,12 @@ func (t *scopeTrace) callHook(m ctxkey.GuardEvent) {
 
 // logLateRelease logs the release of a guard of s if it came after Force, or after a Wait gave up.
 // The guard is no longer counted, so a logger that blocks or panics does not delay the drain.
-func (t *scopeTrace) logLateRelease(s *Swansong, a acquisition) {
+func (t *scopeTrace) logLateRelease(s *Swansong, r *guardRecord) {
 	if t.logger == nil {
 		return
 	}
-	if since := t.start.Add(a.at); s.isLate(since) {
-		t.logger.Warn("guard released late", "scope", s.path(), "site", a.String(), "held", time.Since(since))
+	if since := t.start.Add(r.at); s.isLate(since) {
+		t.logger.Warn("guard released late", "scope", s.path(), "site", r.String(), "held", time.Since(since))
 	}
 }
 

@@ -135,12 +135,9 @@ func (s *Swansong) forceCause() error {
 // without a deadline, which ends with [Swansong.Work] of the nearest scope in ctx. It returns ctx
 // if ctx carries no scope, and panics if ctx is nil.
 func Work(ctx context.Context) context.Context {
-	s, ok := fromContext(ctx)
+	s, ok := FromContext(ctx)
 	if !ok {
 		return ctx
-	}
-	if ctx == context.Context(s) {
-		return s.Work()
 	}
 	s.Work() // creates s.work
 	return workContext{values: ctx, work: s.work.Load()}

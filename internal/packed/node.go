@@ -84,7 +84,10 @@ func (n *Node) HasCompleted() bool {
 // to [Node.FinishAcquire]. The two are separate functions because the compiler can inline each of
 // them, but not both together.
 func (n *Node) Count() (c *Counter, v uint64) {
-	c = n.counter()
+	c = &n.word
+	if s := n.stripes.Load(); s != nil {
+		c = s.pick()
+	}
 	return c, c.Add(oneGuard)
 }
 
@@ -112,14 +115,6 @@ func (n *Node) Release(c *Counter) {
 	if v := c.Add(minusGuard); v&(live|canary) != live|canary {
 		n.releaseSlow(c, v)
 	}
-}
-
-// counter returns the counter for a guard of the calling goroutine: the word, or a stripe.
-func (n *Node) counter() *Counter {
-	if s := n.stripes.Load(); s != nil {
-		return s.pick()
-	}
-	return &n.word
 }
 
 // acquireSlow finishes an acquisition that left the value v in the counter c.
