@@ -642,7 +642,7 @@ func TestStress_RunEndsWithConsistentResult(t *testing.T) {
 	for seed := range uint64(300) {
 		bubble(t, func(b *testRun) {
 			dice := rand.New(rand.NewPCG(seed, 0))
-			moment := func() time.Duration { return time.Duration(dice.IntN(20_000)) * time.Millisecond }
+			randomTime := func() time.Duration { return time.Duration(dice.IntN(20_000)) * time.Millisecond }
 			before := graceful.ReadStats()
 			var began, over time.Time
 			var last graceful.Status
@@ -659,26 +659,26 @@ func TestStress_RunEndsWithConsistentResult(t *testing.T) {
 					}
 				})
 				for range dice.IntN(4) {
-					hold(s, "jobs", s, moment())
+					hold(s, "jobs", s, randomTime())
 				}
 				for range dice.IntN(3) {
 					hold(s, "polite jobs", s.Work(), 0)
 				}
 				at := func(d time.Duration, f func()) { time.AfterFunc(d, f) }
 				for range 10 {
-					d := moment()
-					at(moment(), func() { graceful.Extend(s, d, "why not") })
-					at(moment(), func() { graceful.Ready(s); graceful.ReadStats(); p.Status() })
-					at(moment(), p.Watch(func(graceful.Status) {}))
+					d := randomTime()
+					at(randomTime(), func() { graceful.Extend(s, d, "why not") })
+					at(randomTime(), func() { graceful.Ready(s); graceful.ReadStats(); p.Status() })
+					at(randomTime(), p.Watch(func(graceful.Status) {}))
 				}
 				if dice.IntN(3) == 0 {
-					at(moment(), func() { s.Shutdown() })
+					at(randomTime(), func() { s.Shutdown() })
 				}
 				if dice.IntN(3) == 0 {
-					at(moment(), func() { s.Force(nil) })
+					at(randomTime(), func() { s.Force(nil) })
 				}
-				ctxshutdown.Sleep(s, moment())
-				ctxshutdown.Sleep(s.Work(), moment())
+				ctxshutdown.Sleep(s, randomTime())
+				ctxshutdown.Sleep(s.Work(), randomTime())
 				return nil
 			}, graceful.WithLameDuck(duck), graceful.WithSoft(soft), graceful.WithHard(hard), graceful.WithMaxExtension(most),
 				graceful.WithPreStop("a", func(ctx context.Context) error { ctxshutdown.Sleep(ctx, time.Second); return nil }))

@@ -160,8 +160,8 @@ func TestReread_PanicFailsReloadAndRaisesAlarm(t *testing.T) {
 type handler struct {
 	fault func(r slog.Record)
 
-	mu   sync.Mutex
-	told []string
+	mu       sync.Mutex
+	messages []string
 }
 
 func (h *handler) Enabled(context.Context, slog.Level) bool { return true }
@@ -171,7 +171,7 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 	h.fault(r)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.told = append(h.told, r.Message)
+	h.messages = append(h.messages, r.Message)
 	return nil
 }
 
@@ -199,7 +199,7 @@ func TestLogger_PanicRaisesOneAlarm(t *testing.T) {
 					rest = append(rest, string(e.Kind))
 				}
 			}
-			testkit.Equal(t, "messages of the handler", log.told, rest)
+			testkit.Equal(t, "messages of the handler", log.messages, rest)
 			testkit.Equal(t, "first message", rest[:min(1, len(rest))], []string{string(launcher.GroupHealthy)})
 		})
 	}

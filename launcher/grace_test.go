@@ -15,8 +15,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/client"
 )
 
-// A told value is what a process knows about its time while it drains.
-type told struct {
+// drainTimes is what a process knows about its time while it drains.
+type drainTimes struct {
 	Received, Deadline time.Time
 	Moved              time.Time // the next deadline of the context, if it moves
 	Requested          time.Time // when the process requested more time, if it did
@@ -33,10 +33,10 @@ func init() {
 		defer life.Close()
 		life.Readiness.Set(client.Ready, "")
 		life.Shutdown.Run(context.Background(), func(ctx context.Context) error {
-			var t told
+			var t drainTimes
 			t.Received = time.Now() // a little later than the request
 			t.Deadline, _ = ctx.Deadline()
-			writeTold(args[0], t)
+			writeTimes(args[0], t)
 			if len(args) > 1 {
 				d, err := time.ParseDuration(args[1])
 				if err != nil {
@@ -48,7 +48,7 @@ func init() {
 			for ctx.Err() == nil {
 				if moved, _ := ctx.Deadline(); !moved.Equal(t.Deadline) {
 					t.Moved = moved
-					writeTold(args[0], t)
+					writeTimes(args[0], t)
 					break
 				}
 				time.Sleep(time.Millisecond)
@@ -59,7 +59,7 @@ func init() {
 	}
 }
 
-func writeTold(path string, t told) {
+func writeTimes(path string, t drainTimes) {
 	text, err := json.Marshal(t)
 	if err == nil {
 		err = os.WriteFile(path+".new", text, 0o600)
@@ -72,8 +72,8 @@ func writeTold(path string, t told) {
 	}
 }
 
-// awaitTold waits until the file at path has what the process was told, as wanted.
-func awaitTold(t *testing.T, path string, want func(told) bool) (got told) {
+// awaitTimes waits until the file at path has what the process was told, as wanted.
+func awaitTimes(t *testing.T, path string, want func(drainTimes) bool) (got drainTimes) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), tooLong)
 	defer cancel()
@@ -120,8 +120,8 @@ func TestGracePeriod_ContextHasDeadlineOfLauncher(t *testing.T) {
 		return h.enters("web-1", launcher.ShutdownRequested).Time
 	}
 	kill := func(h *harness) { h.Force(errors.New("the test is over")); h.ends("web-1") }
-	first := func(told) bool { return true }
-	moved := func(t told) bool { return !t.Moved.IsZero() }
+	first := func(drainTimes) bool { return true }
+	moved := func(t drainTimes) bool { return !t.Moved.IsZero() }
 
 	for _, c := range []struct {
 		name     string
@@ -131,7 +131,7 @@ func TestGracePeriod_ContextHasDeadlineOfLauncher(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			h, path := start(t, c.enforced)
 			asked := stop(t, h)
-			got := awaitTold(t, path, first)
+			got := awaitTimes(t, path, first)
 			between(t, "deadline", got.Deadline, asked.Add(c.left), got.Received.Add(c.left))
 			kill(h)
 		})
@@ -139,7 +139,7 @@ func TestGracePeriod_ContextHasDeadlineOfLauncher(t *testing.T) {
 	t.Run("a request for more time is granted", func(t *testing.T) {
 		h, path := start(t, true, "40m")
 		stop(t, h)
-		got := awaitTold(t, path, moved)
+		got := awaitTimes(t, path, moved)
 		between(t, "deadline", got.Moved, got.Requested.Add(40*time.Minute), time.Now().Add(40*time.Minute))
 		h.until("the grant", func(e launcher.Event) bool { return e.Kind == launcher.Extension })
 		kill(h)
@@ -147,17 +147,17 @@ func TestGracePeriod_ContextHasDeadlineOfLauncher(t *testing.T) {
 	t.Run("a request for more time is cut to the maximum", func(t *testing.T) {
 		h, path := start(t, true, "2h")
 		asked := stop(t, h)
-		got := awaitTold(t, path, moved)
+		got := awaitTimes(t, path, moved)
 		between(t, "deadline", got.Moved, asked.Add(most), got.Received.Add(most))
 		kill(h)
 	})
 	t.Run("the launcher is stopped, and has less time", func(t *testing.T) {
 		h, path := start(t, false)
 		stop(t, h)
-		awaitTold(t, path, first)
+		awaitTimes(t, path, first)
 		from := time.Now()
 		h.Shutdown()
-		got := awaitTold(t, path, moved)
+		got := awaitTimes(t, path, moved)
 		const left = 30 * time.Minute / 5 * 4
 		between(t, "deadline", got.Moved, from.Add(left), time.Now().Add(left))
 		kill(h)

@@ -85,7 +85,7 @@ func TestStop_SendsSIGTERMToProcessWithoutProtocol(t *testing.T) {
 func TestStop_ShutdownCallStatesRemainingTime(t *testing.T) {
 	const (
 		once, again = "repeats what it is told", "repeats what it is told again"
-		patience    = 200 * time.Millisecond
+		pollTimeout = 200 * time.Millisecond
 	)
 	for _, test := range []struct {
 		name         string
@@ -98,11 +98,11 @@ func TestStop_ShutdownCallStatesRemainingTime(t *testing.T) {
 		{"a short total deadline of the group", once, 10 * time.Second, 0, 8 * time.Second, 8 * time.Second},
 		{"a total deadline of the launcher", once, 0, 15 * time.Second, 10 * time.Second, 12 * time.Second},
 		{"a short total deadline of the launcher", once, 0, 10 * time.Second, 8 * time.Second, 8 * time.Second},
-		{"the time left when the process is asked again", again, 0, 0, 10*time.Second - patience, 20*time.Second - patience},
+		{"the time left when the process is asked again", again, 0, 0, 10*time.Second - pollTimeout, 20*time.Second - pollTimeout},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := group("odd", 1, test.role)
-			g.Shutdown.Poll = patience // also the timeout of each call
+			g.Shutdown.Poll = pollTimeout // also the timeout of each call
 			g.Shutdown.TotalDeadline, g.Shutdown.GraceEnforced = test.group, true
 			h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: test.total}).ready()
 			h.Shutdown()

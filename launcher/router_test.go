@@ -17,7 +17,7 @@ import (
 // A table is a router that records its calls.
 type table struct {
 	mu    sync.Mutex
-	told  []string
+	calls []string
 	here  map[string]launcher.Instance
 	add   func(i launcher.Instance) error // decides whether to accept a process; if nil, all are accepted
 	moved chan string                     // receives the calls; nil if the test does not read them
@@ -44,7 +44,7 @@ func (r *table) note(what string, change func()) {
 		r.here = map[string]launcher.Instance{}
 	}
 	change()
-	r.told = append(r.told, what)
+	r.calls = append(r.calls, what)
 	r.mu.Unlock()
 	if r.moved != nil {
 		r.moved <- what
@@ -116,7 +116,7 @@ func TestRouter_UnroutedProcessDoesNotCountAsAvailable(t *testing.T) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	testkit.Equal(t, "calls of the router", r.told, []string{"add web-1", "add web-2", "remove web-1"})
+	testkit.Equal(t, "calls of the router", r.calls, []string{"add web-1", "add web-2", "remove web-1"})
 }
 
 // A process that crashes is removed from routing.

@@ -39,9 +39,9 @@ type writer func([]byte) (int, error)
 
 func (w writer) Write(b []byte) (int, error) { return w(b) }
 
-func told(f func(slog.Record)) *slog.Logger { return slog.New(handler(f)) }
+func logTo(f func(slog.Record)) *slog.Logger { return slog.New(handler(f)) }
 func at(message string, f func()) *slog.Logger {
-	return told(func(r slog.Record) { on(r, message, f) })
+	return logTo(func(r slog.Record) { on(r, message, f) })
 }
 func on(r slog.Record, message string, f func()) {
 	if r.Message == "lspconn: "+message {
@@ -226,7 +226,7 @@ func TestPanic_AfterReportIsReturnedByErr(t *testing.T) {
 		<-release
 		panic(errFault)
 	}
-	s.Logger = told(func(r slog.Record) {
+	s.Logger = logTo(func(r slog.Record) {
 		if r.Level == slog.LevelError {
 			logged <- r.Message
 		}

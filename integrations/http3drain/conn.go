@@ -43,9 +43,9 @@ type conn struct {
 	draining chan struct{} // closed when the drain begins
 	raw      *http3.RawServerConn
 
-	goAway  sync.Mutex       // held while a GOAWAY is written
-	control *quic.SendStream // the control stream; nil until the connection is set up, and after a write that failed
-	told    bool             // the first GOAWAY has been written
+	goAway     sync.Mutex       // held while a GOAWAY is written
+	control    *quic.SendStream // the control stream; nil until the connection is set up, and after a write that failed
+	goAwaySent bool             // the first GOAWAY has been written
 
 	mu      sync.Mutex
 	streams map[quic.StreamID]*stream // the streams that are being served
@@ -186,8 +186,8 @@ func refuse(str *quic.Stream) {
 func (c *conn) announce() {
 	c.goAway.Lock()
 	defer c.goAway.Unlock()
-	if !c.told && c.control != nil {
-		c.told = true
+	if !c.goAwaySent && c.control != nil {
+		c.goAwaySent = true
 		c.writeGoAway(maxStreamID)
 	}
 }
@@ -260,20 +260,20 @@ func (c *conn) linger() time.Duration {
 	return max(minLinger, min(4*c.quic.ConnectionStats().SmoothedRTT, maxLinger))
 }
 
-// awaitQuiet waits until the client has opened no stream for the linger. The parameter told is the
+// awaitQuiet waits until the client has opened no stream for the linger. The parameter begin is the
 // time of the first GOAWAY. awaitQuiet returns at the latest when headerTimeout and the linger have
 // passed since that time.
-func (c *conn) awaitQuiet(told time.Time) {
+func (c *conn) awaitQuiet(begin time.Time) {
 	for {
 		c.mu.Lock()
 		opened := c.opened
 		c.mu.Unlock()
 		linger := c.linger()
-		until := told.Add(linger)
-		if opened.After(told) {
+		until := begin.Add(linger)
+		if opened.After(begin) {
 			until = opened.Add(linger)
 		}
-		if limit := told.Add(headerTimeout + linger); until.After(limit) {
+		if limit := begin.Add(headerTimeout + linger); until.After(limit) {
 			until = limit
 		}
 		if !c.sleep(time.Until(until)) {

@@ -135,9 +135,9 @@ func readOutputs(s statefile.State, dir string, stop <-chan os.Signal, masker *m
 	var reading sync.WaitGroup
 	var readers []*output.StoppableReader
 	var errs []error
-	lost := newComplaints(dir)
-	defer lost.retry() // this deferred call runs after the logs are closed
-	logs := output.NewLogs(nil, lost.add)
+	complaints := newComplaints(dir)
+	defer complaints.retry() // this deferred call runs after the logs are closed
+	logs := output.NewLogs(nil, complaints.add)
 	for name, g := range s.Groups {
 		for _, p := range g.Processes {
 			if !p.IsKept() {
