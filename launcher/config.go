@@ -138,8 +138,8 @@ type GroupConfig struct {
 
 	HealthCheckTimeout time.Duration `yaml:"health_check_timeout"`             // from the start of a process until it is ready; default 30 s
 	MinReady           time.Duration `yaml:"min_ready_seconds" form:"seconds"` // a roll relies on a process only after it has been ready for so long; default 0
-	LivenessInterval   time.Duration `yaml:"liveness.interval"`                // time between two calls to a ready process that uses GRPC; default 2 s, negative: no calls
-	LivenessTimeout    time.Duration `yaml:"liveness.timeout"`                 // time that a process has to answer a check; default 1 s, or LivenessInterval if that is shorter
+	LivenessInterval   time.Duration `yaml:"liveness.interval"`                // time from the answer to a call until the next call to a ready process that uses GRPC; default 2 s, negative: no calls
+	LivenessTimeout    time.Duration `yaml:"liveness.timeout"`                 // time that a process has to answer a check; default 1 s
 	LivenessFailures   int           `yaml:"liveness.failure_threshold"`       // consecutive failed checks after which a process is replaced; default 3
 
 	StartupProbe   Probe `yaml:"startupProbe"`   // the other probes begin when it has succeeded; if it fails, the process counts as failed

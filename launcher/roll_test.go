@@ -288,8 +288,13 @@ func TestScaleDown_OfFinishedProcessStopsNoOtherProcess(t *testing.T) {
 		t.Run(fmt.Sprintf("rolled %v", rolled), func(t *testing.T) {
 			g := runners("job", 2)
 			g.Restart.Policy = launcher.Never
-			g.Job = !rolled                                                                                 // jobs are not rolled, and a service desires what has finished
-			g.LivenessInterval, g.LivenessTimeout, g.LivenessFailures = 20*time.Millisecond, time.Second, 2 // the other process must answer in time
+			g.Job = !rolled // jobs are not rolled, and a service desires what has finished
+			// The launcher finds job-1 not alive when the file exists, and the other process never,
+			// however slow the machine is.
+			file := filepath.Join(t.TempDir(), "ill")
+			g.LivenessInterval = -1
+			g.LivenessProbe.Exec.Command = []string{"/bin/sh", "-c", "[ {id} != job-1 ] || [ ! -e " + file + " ]"}
+			g.LivenessProbe.Period, g.LivenessProbe.Timeout, g.LivenessProbe.FailureThreshold = 20*time.Millisecond, time.Hour, 1
 			g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
 			h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}).ready()
 			var over <-chan error
@@ -302,6 +307,9 @@ func TestScaleDown_OfFinishedProcessStopsNoOtherProcess(t *testing.T) {
 			h.answers("job-1")
 			silent, _ := h.Process("job-1")
 			if err := syscall.Kill(silent.PID, syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			h.enters("job-1", launcher.Unhealthy)

@@ -82,9 +82,6 @@ func (g *Group) FillIn() {
 	g.HealthCheckTimeout = cmp.Or(g.HealthCheckTimeout, def.HealthCheckTimeout)
 	g.LivenessInterval = orNone(g.LivenessInterval, def.LivenessInterval)
 	g.LivenessTimeout = cmp.Or(g.LivenessTimeout, def.LivenessTimeout)
-	if g.LivenessInterval > 0 {
-		g.LivenessTimeout = min(g.LivenessTimeout, g.LivenessInterval)
-	}
 	g.LivenessFailures = cmp.Or(g.LivenessFailures, def.LivenessFailures)
 
 	s := &g.Shutdown

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
@@ -77,4 +78,11 @@ func TestRestart_BackoffDoublesUpToMaximum(t *testing.T) {
 			t.Errorf("%+v: %v after %d failures, want %v", c.restart, got, c.failures, c.want)
 		}
 	}
+}
+
+// A timeout of liveness checks that is longer than their interval is what the user says.
+func TestFillIn_KeepsLivenessTimeoutLongerThanInterval(t *testing.T) {
+	g := spec.Group{LivenessInterval: time.Millisecond, LivenessTimeout: time.Minute}
+	g.FillIn()
+	testkit.Equal(t, "LivenessTimeout", g.LivenessTimeout, time.Minute)
 }
