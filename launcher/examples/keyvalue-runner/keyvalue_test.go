@@ -487,7 +487,7 @@ func TestYAML_IsValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := c.Group("keyvalue")
-	testkit.Equal(t, "desired, min healthy, surge", []int{g.Desired, g.MinHealthy, g.MaxSurge}, []int{1, 0, 1})
+	testkit.Equal(t, "desired, min healthy, surge", []int{g.Desired, *g.MinHealthy, *g.MaxSurge}, []int{1, 0, 1})
 	if g.HealthCheckTimeout <= g.StopBound() {
 		t.Errorf("a successor has %v to become ready, but its predecessor may take %v to stop", g.HealthCheckTimeout, g.StopBound())
 	}
