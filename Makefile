@@ -63,9 +63,9 @@ servers: ## install the language servers for the tests of lspconn, in pinned ver
 	tools/lsp/install
 
 # Without SERIAL, whose code and tests start no goroutines, and without docs, tools except mutants, vet and SAME, whose
-# tests read files and start commands; some of these would take minutes under the race detector. -vet=off because `make lint` vets all
-# packages. -p 4 because the tests of several packages spend most of their time waiting, for processes and connections.
-# The launcher comes first because its tests take longest.
+# tests read files and start commands; some of these would take minutes under the race detector. -vet=off because
+# `make lint` vets all packages. -p 4 because the tests of several packages spend most of their time waiting, for
+# processes and connections. The launcher comes first because its tests take longest.
 SERIAL := httpdrain/internal/wire\|internal/\(figures\|mask\|refusal\)\|launcher/\(config\|deploy\|export\|internal/\(address\|revision\|roll\|spec\)\)
 race: ## run the tests of all modules with the race detector
 	@if [ -z "$$CI" ] && [ "$$($(GO) env CGO_ENABLED)" = 0 ]; then echo "race: skipped: the race detector needs a C compiler"; exit; fi; \
