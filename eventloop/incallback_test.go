@@ -2,6 +2,7 @@ package eventloop_test
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,7 +36,9 @@ func TestWaits_AreRefusedInCallbacks(t *testing.T) {
 					ran = true
 					for l.Post(nop) {
 					}
-					p.Submit(func() { <-end })
+					for !p.Submit(func() { <-end }) {
+						runtime.Gosched() // until the worker has counted the offload as finished
+					}
 					eventloop.Async(l, time.Hour, func(_ context.Context, c func(int, error)) { go func() { <-end; c(1, nil) }() }, func(int, error) {})
 					testkit.ErrorIs(t, "Quiesce", l.Quiesce(time.Hour), eventloop.ErrInCallback)
 					testkit.ErrorIs(t, "WaitRunners", l.WaitRunners(t.Context()), eventloop.ErrInCallback)
