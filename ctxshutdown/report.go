@@ -57,30 +57,33 @@ func (s *Swansong) GuardReport() GuardReport {
 	// The map names caches the text of each site: resolving a site is slow, and many guards have the
 	// same one.
 	now, names := time.Now(), map[stacks.Site]string{}
-	var work worktext.List
+	var r GuardReport
 	s.node.Walk(func(o packed.Owner, guards int) {
 		if guards == 0 {
 			return
 		}
 		s := scopeOf(o)
 		path := s.path()
-		counted := work.Add(s.describer(), path, guards)
+		counted, agesMatter := r.work.Add(s.describer(), path, guards)
 		if s.trace == nil || !s.trace.traced { // then only the number of guards is known
 			add(path, "", counted, 0)
 			return
 		}
-		for _, r := range s.trace.snapshot(guards) {
-			name, ok := names[r.site]
-			if r.name != nil {
-				name = r.name.String()
+		for _, g := range s.trace.snapshot(guards) {
+			name, ok := names[g.site]
+			if g.name != nil {
+				name = g.name.String()
 			} else if !ok {
-				name = r.site.String()
-				names[r.site] = name
+				name = g.site.String()
+				names[g.site] = name
 			}
-			add(path, name, 1, now.Sub(s.trace.start)-r.at)
+			age := now.Sub(s.trace.start) - g.at
+			add(path, name, 1, age)
+			if _, shared := g.name.(ctxkey.SharedSite); agesMatter && !shared {
+				r.work.AddTraced(name, age)
+			}
 		}
 	})
-	r := GuardReport{work: work}
 	for _, e := range groups {
 		r.entries = append(r.entries, e)
 		r.count += e.Count
@@ -206,18 +209,10 @@ func (r GuardReport) LogValue() slog.Value {
 //	3 requests, 1 job and mail ×2, oldest 12 s: GET /export from 192.0.2.1:4711
 //
 // Guards of httpdrain and eventloop are requests, connections, callbacks, jobs, offloads and handles. Other
-// guards are named by the path of their scope. The function that graceful.Run runs, and the Serve of
+// guards are named by the path of their scope, or are unnamed work if it is empty. The function that graceful.Run runs, and the Serve of
 // package httpdrain, are only named if nothing else is held. The oldest guard is known in traced
 // scopes, and among HTTP requests. Summary returns "nothing" if no guard is held.
-func (r GuardReport) Summary() string {
-	oldest, age := "", time.Duration(0)
-	for _, e := range r.entries {
-		if e.Oldest > age && !r.work.IgnoresTraceAge(e.Path) {
-			oldest, age = e.Site, e.Oldest
-		}
-	}
-	return r.work.Summary(oldest, age)
-}
+func (r GuardReport) Summary() string { return r.work.Summary() }
 
 // contextName returns the name of ctx as package context prints it.
 func contextName(ctx context.Context) string {

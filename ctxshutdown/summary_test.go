@@ -20,7 +20,7 @@ func TestGuardReport_SummaryNamesScopes(t *testing.T) {
 	}
 	summary("nothing")
 	g := root.Guard()
-	summary("(unnamed) ×1")
+	summary("unnamed work ×1")
 	g.Release()
 	for i, name := range []string{"a", "b", "c", "d", "e", "f"} {
 		hold(root, name, 1)

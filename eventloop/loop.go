@@ -91,7 +91,9 @@ func New(ctx context.Context, opts ...Option) *Loop {
 	l.handles = describedScope(l.scope, "handles", countedAs("handle"))
 	l.trace = newTracer(l.scope, l.slow, &l.moreGuards)
 	var ok bool
-	if l.guard, ok = l.scope.TryGuard(); !ok {
+	if l.guard, ok = l.scope.TryGuard(); ok {
+		l.trace.nameShared(l.guard)
+	} else {
 		l.beginStop()
 	}
 	context.AfterFunc(l.scope, l.beginStop)

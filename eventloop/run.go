@@ -54,6 +54,7 @@ func (l *Loop) Run(ctx context.Context, main func(ctx context.Context) error) er
 	}()
 	l.moreGuards.Add(1)
 	guard := l.guard.Clone()
+	l.trace.nameShared(guard)
 	release := func() {
 		guard.Release()
 		l.moreGuards.Add(-1)

@@ -115,6 +115,8 @@ func TestTrace_NamesUserLineAndStackOfBlockedFunction(t *testing.T) {
 				want = append(want, fmt.Sprintf("%s ×1 at %s", path, site))
 			}
 			testkit.Equal(t, "guards", got, want)
+			_, oldest, _ := strings.Cut(app.GuardReport().Summary(), " s: ")
+			testkit.Equal(t, "line of the oldest work in the summary", oldest, site)
 
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
@@ -130,6 +132,22 @@ func TestTrace_NamesUserLineAndStackOfBlockedFunction(t *testing.T) {
 			awaitDone(t, app.Shutdown())
 		})
 	}
+}
+
+// During Run, too, a summary names the line that has posted the callback, and not that of Run or New,
+// whose guards are older.
+func TestTrace_RunIsNotOldestWork(t *testing.T) {
+	l := eventloop.New(ctxshutdown.New(context.Background(), ctxshutdown.WithTrace()))
+	testkit.Equal(t, "error of Run", l.Run(context.Background(), func(context.Context) error {
+		s := stuckFunc{make(chan struct{}), make(chan struct{})}
+		l.Post(s.wait)
+		site := lineAbove()
+		receive(t, "the function to begin", s.entered)
+		_, oldest, _ := strings.Cut(l.Scope().GuardReport().Summary(), " s: ")
+		close(s.leave)
+		testkit.Equal(t, "line of the oldest work", oldest, site)
+		return nil
+	}), nil)
 }
 
 // In a report, the line of a handle is the line that has called the method Handle.

@@ -37,7 +37,7 @@ type ForcedError struct {
 
 // Error names the guards that were held when Work was cancelled.
 func (e *ForcedError) Error() string {
-	return fmt.Sprintf("graceful: drained after force (%s): %v%s", withoutPrefix(e.Cause), e.Report, withError(e.Err))
+	return fmt.Sprintf("graceful: drained after force (%s): %s", withoutPrefix(e.Cause), reportAndError(e.Report, e.Err))
 }
 
 // Unwrap returns the DrainError and Err.
@@ -54,7 +54,7 @@ type AbandonedError struct {
 
 // Error names the guards that are still held.
 func (e *AbandonedError) Error() string {
-	return fmt.Sprintf("graceful: abandoned (%s): %v%s", withoutPrefix(e.Cause), e.Report, withError(e.Err))
+	return fmt.Sprintf("graceful: abandoned (%s): %s", withoutPrefix(e.Cause), reportAndError(e.Report, e.Err))
 }
 
 // Unwrap returns the DrainError and Err.
@@ -64,12 +64,18 @@ func (e *AbandonedError) Unwrap() []error { return joinErrors(e.DrainError, e.Er
 // message of this package.
 func withoutPrefix(cause error) string { return strings.TrimPrefix(cause.Error(), "graceful: ") }
 
-// withError formats err so that it can be appended to a message.
-func withError(err error) string {
+// reportAndError returns the text of the report followed by that of err, if there is an error. The error
+// of httpdrain.Serve lists the oldest requests that it has cut. If err does, the text of the report does
+// not list requests.
+func reportAndError(r ctxshutdown.GuardReport, err error) string {
+	text := r.String()
 	if err == nil {
-		return ""
+		return text
 	}
-	return "; also: " + err.Error()
+	if requests := r.Requests(); len(requests) > 0 && strings.Contains(err.Error(), requests[0].Request) {
+		text, _, _ = strings.Cut(text, "; requests: ")
+	}
+	return text + "; also: " + err.Error()
 }
 
 func joinErrors(d *ctxshutdown.DrainError, err error) []error {

@@ -176,7 +176,11 @@ func describe(st Status, now time.Time, held ctxshutdown.GuardReport, interrupts
 		}
 	}
 	if interrupts != "" && st.Rung != LameDuck && now.Sub(st.Since) >= firstWaitReport {
-		fmt.Fprintf(&b, " · ^C %s cuts it short", interrupts)
+		effect := "cuts it short"
+		if st.Rung == Hard {
+			effect = "exits"
+		}
+		fmt.Fprintf(&b, " · ^C %s %s", interrupts, effect)
 	}
 	b.WriteString(" · " + held.Summary())
 	return cut(b.String(), width)

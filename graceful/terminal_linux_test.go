@@ -232,9 +232,12 @@ func TestTerminal_ProgressLineNamesPhase(t *testing.T) {
 		tty.press("\x03")
 		tty.until(says)
 	}
-	tty.until("^C again cuts it short")
+	tty.until("^C again ")
 	tty.press("\x03")
 	testkit.Equal(t, "exit code", tty.awaitExit(), 3)
+	if !strings.Contains(tty.screen(), "^C again exits") {
+		t.Errorf("the progress line of the last phase does not say that ^C exits:\n%q", tty.screen())
+	}
 	if before, _, ok := strings.Cut(tty.screen(), "graceful: abandoned"); !ok || strings.LastIndex(before, "\r\x1b[K") < strings.LastIndex(before, "guard") {
 		t.Errorf("the abandoned guards are printed on the progress line:\n%q", tty.screen())
 	}

@@ -89,6 +89,9 @@ func (w *waitReporter) write() {
 	if out, ok := w.config.output.(*os.File); ok && columns(out) > 0 {
 		if times := w.interruptsNeeded(now.Status); times != "" {
 			hint = "press ^C " + times + " to cut it short"
+			if now.Rung == Hard {
+				hint = "press ^C " + times + " to exit"
+			}
 		}
 	}
 	switch {

@@ -68,6 +68,7 @@ func TestAbandonedError_NamesRequests(t *testing.T) {
 		if got := b.out.String(); !strings.Contains(got, "\n\t"+want) {
 			t.Errorf("the output does not contain %q:\n%s", want, got)
 		}
+		testkit.Equal(t, "how often the error names the request", strings.Count(err.Error(), "GET /export/{year} from pipe"), 1)
 	})
 }
 

@@ -1,6 +1,7 @@
 package httpdrain_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -30,16 +31,31 @@ func TestSummary_CountsScopesOfHandlersSeparately(t *testing.T) {
 	p := dial(t, v.addr)
 	p.send(get)
 	<-entered
-	if got := v.s.GuardReport().Summary(); !strings.HasPrefix(got, "1 request, (unnamed) ×1 and http/export ×1, oldest ") {
+	if got := v.s.GuardReport().Summary(); !strings.HasPrefix(got, "1 request, unnamed work ×1 and http/export ×1, oldest ") {
 		t.Errorf("with a request, the summary is %q", got)
 	}
 	close(leave)
 	p.receives(200, "ok")
-	want := "1 connection and (unnamed) ×1" // the summary once the handler has returned, soon after the client has received the response
+	want := "1 connection and unnamed work ×1" // the summary once the handler has returned, soon after the client has received the response
 	for end := time.Now().Add(20 * time.Second); v.s.GuardReport().Summary() != want && time.Now().Before(end); {
 		runtime.Gosched()
 	}
 	testkit.Equal(t, "summary without a request", v.s.GuardReport().Summary(), want)
+}
+
+// In a traced scope, the oldest work is never the call of Serve, which is as old as the server.
+func TestSummary_ServeIsNotOldestWork(t *testing.T) {
+	s := ctxshutdown.New(context.Background(), ctxshutdown.WithTrace())
+	ln := listenInMemory()
+	done := make(chan error, 1)
+	go func() { done <- httpdrain.Serve(s, &http.Server{}, ln) }()
+	ln.dial(t)
+	for end := time.Now().Add(20 * time.Second); !strings.HasPrefix(s.GuardReport().Summary(), "1 connection") && time.Now().Before(end); {
+		runtime.Gosched()
+	}
+	testkit.Equal(t, "summary", s.GuardReport().Summary(), "1 connection")
+	testkit.Equal(t, "error of the drain", s.Shutdown().Wait(context.Background()), nil)
+	testkit.Equal(t, "error of Serve", <-done, nil)
 }
 
 // Without tracing, the page, its JSON and reports name the oldest twenty requests, each with its
@@ -77,7 +93,7 @@ func TestDebug_NamesRequestsWithoutTracing(t *testing.T) {
 		}
 		html := page("text/html")
 		testkit.Equal(t, "requests on the page", strings.Count(html, "GET /orders/{id} from pipe"), 20)
-		for _, text := range []string{"<bdi>25 requests and (unnamed) ×1</bdi>", `<span class="age" data-age="7000">7.0 s</span>`} {
+		for _, text := range []string{"<bdi>25 requests and unnamed work ×1</bdi>", `<span class="age" data-age="7000">7.0 s</span>`} {
 			if !strings.Contains(html, text) {
 				t.Errorf("the page does not contain %q", text)
 			}

@@ -189,7 +189,7 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 		ended:    make(chan struct{}),
 	}
 	describer.Scope, describer.Describe, hijackDescriber.Scope = scope, d.describe, hijacks
-	g, ok := scope.TryGuard()
+	g, ok := tryGuardOfServe(scope)
 	if !ok {
 		return closeListener(ln, errStopped(s))
 	}

@@ -53,6 +53,9 @@ func Serve(s *ctxshutdown.Swansong, srv *http3.Server, pc net.PacketConn, opts .
 		return errStopped(s)
 	}
 	defer g.Release()
+	if t, traced := d.scope.Value(ctxkey.Tracing{}).(ctxkey.Tracer); traced { // the guard is as old as the server, and not the oldest piece of work
+		t.Name(g, ctxkey.SharedSite{Stringer: t.Caller()})
+	}
 
 	config := &quic.Config{}
 	if srv.QUICConfig != nil {

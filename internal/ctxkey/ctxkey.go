@@ -91,6 +91,11 @@ type Tracer interface {
 	Label(ctx context.Context) context.Context
 }
 
+// A SharedSite is a name for [Tracer.Name] of a guard that stands for work that begins later, such as
+// all callbacks of an event loop. A report lists the guard with the site. It does not name the guard as
+// the oldest piece of work, because the age of the guard is not that of any work.
+type SharedSite struct{ fmt.Stringer }
+
 // Hook is the key of a [GuardHook]. A root scope that is created from a context with this key is
 // traced and calls the hook, and so do all scopes below it. Package shutdowntest sets it.
 type Hook struct{}

@@ -20,9 +20,9 @@ type List struct {
 	// Nameable is the number of all requests.
 	Nameable int
 
-	kinds      map[kind]int    // the numbers of requests, jobs and so on
-	waiting    map[kind]int    // guards that only wait for other guards; listed if no other guard is held
-	ignoresAge map[string]bool // by path of a scope; see IgnoresTraceAge
+	kinds   map[kind]int     // the numbers of requests, jobs and so on
+	waiting map[kind]int     // guards that only wait for other guards; listed if no other guard is held
+	traced  ctxkey.NamedWork // the oldest guard that AddTraced was given
 }
 
 // A kind is a kind of work, such as "request", or, if that is not known, the path of a scope.
@@ -32,7 +32,7 @@ func (k kind) count(n int) string {
 	if k.noun != "" {
 		return Pluralize(n, k.noun)
 	}
-	return fmt.Sprintf("%s ×%d", PathOr(k.path), n)
+	return fmt.Sprintf("%s ×%d", cmp.Or(k.path, "unnamed work"), n)
 }
 
 // PathOr returns the path of a scope, or a text that stands for it if no scope on the path has a name.
@@ -48,32 +48,31 @@ func Pluralize(n int, noun string) string {
 
 // Add adds the guards of the scope with the given path. d says what they stand for, and is nil if that
 // is not known. Add returns the number of guards that the report counts. If one guard stands for
-// several pieces of work, the report counts each piece as a guard.
-func (l *List) Add(d *ctxkey.WorkDescriber, path string, guards int) (counted int) {
+// several pieces of work, the report counts each piece as a guard. Add also returns whether the ages of
+// the guards in a trace matter: they do not if the guards are requests, whose age is known, or only
+// wait for other guards.
+func (l *List) Add(d *ctxkey.WorkDescriber, path string, guards int) (counted int, agesMatter bool) {
 	if l.kinds == nil {
-		l.kinds, l.waiting, l.ignoresAge = map[kind]int{}, map[kind]int{}, map[string]bool{}
+		l.kinds, l.waiting = map[kind]int{}, map[kind]int{}
 	}
 	if d == nil {
 		l.kinds[kind{path: path}] += guards
-		return guards
+		return guards, true
 	}
 	w := d.Describe(guards)
 	if w.Extra > 0 {
 		l.kinds[kind{path: path}] += w.Extra
 		if guards -= w.Extra; guards == 0 {
-			return w.Extra
+			return w.Extra, true
 		}
 	}
 	if counted = guards; w.Shared {
 		counted = max(w.Count, 1)
 	}
 	counted += w.Extra
-	if w.Count == 0 || len(w.Named) > 0 {
-		l.ignoresAge[path] = true
-	}
 	if w.Count == 0 {
 		l.waiting[kind{path: path}] += guards
-		return counted
+		return counted, false
 	}
 	l.kinds[kind{noun: w.Noun}] += w.Count
 	if len(w.Named) > 0 {
@@ -82,17 +81,20 @@ func (l *List) Add(d *ctxkey.WorkDescriber, path string, guards int) (counted in
 		slices.SortStableFunc(l.Named, func(a, b ctxkey.NamedWork) int { return cmp.Compare(b.Age, a.Age) })
 		l.Named = l.Named[:min(len(l.Named), ctxkey.MaxNamed)]
 	}
-	return counted
+	return counted, len(w.Named) == 0
 }
 
-// IgnoresTraceAge reports whether the guards of the scope with the given path need no age from a
-// trace: they are requests, whose age is known, or they only wait for other guards.
-func (l *List) IgnoresTraceAge(path string) bool { return l.ignoresAge[path] }
+// AddTraced adds the age of a traced guard, and the name of the line that acquired it. Of guards of the
+// same age, the first by name counts.
+func (l *List) AddTraced(name string, age time.Duration) {
+	if c := cmp.Compare(age, l.traced.Age); c > 0 || c == 0 && name < l.traced.Name {
+		l.traced = ctxkey.NamedWork{Name: name, Age: age}
+	}
+}
 
 // Summary returns the kinds of work with their numbers, and the oldest piece of work: a request, or the
-// traced guard that was acquired at oldest, if it is older. The parameter oldest is empty if there is
-// no such guard.
-func (l *List) Summary(oldest string, age time.Duration) string {
+// oldest traced guard, if that is older.
+func (l *List) Summary() string {
 	counts := l.kinds
 	if len(counts) == 0 {
 		counts = l.waiting
@@ -119,11 +121,12 @@ func (l *List) Summary(oldest string, age time.Duration) string {
 	if last > 0 {
 		text = strings.Join(names[:last], ", ") + " and " + text
 	}
-	if len(l.Named) > 0 && l.Named[0].Age >= age {
-		oldest, age = l.Named[0].Name, l.Named[0].Age
+	oldest := l.traced
+	if len(l.Named) > 0 && l.Named[0].Age >= oldest.Age {
+		oldest = l.Named[0]
 	}
-	if oldest != "" {
-		text += fmt.Sprintf(", oldest %d s: %s", (age+time.Second-1)/time.Second, oldest)
+	if oldest.Name != "" {
+		text += fmt.Sprintf(", oldest %d s: %s", (oldest.Age+time.Second-1)/time.Second, oldest.Name)
 	}
 	return text
 }
