@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
-	"github.com/swansong-go/swansong/internal/proc"
 )
 
 // A Conn is a connection to a language server that it has started. [State] lists its states and
@@ -39,7 +38,7 @@ type Conn struct {
 	process      serverProcess
 	external     *externalProtocol // the library that exchanges the messages of a Process; nil for other connections
 	out          *messageWriter
-	stderr       *proc.Tail
+	stderr       *stderrTail
 
 	slots   chan struct{} // holds one token for each queued message that counts against QueueLimit
 	pending chan struct{} // wakes the write loop, because the queue may contain messages
@@ -133,7 +132,7 @@ func newConn(ctx context.Context, server Server, startProcess func(Server) (serv
 	c := &Conn{
 		server: server, manager: manager, scope: scope,
 		queueScope: child("queue"), callScope: child("calls"), requestScope: child("requests"), notifyScope: child("notifications"),
-		processGuard: guard, process: p, out: newMessageWriter(p.Stdin()), stderr: proc.NewTail(8 << 10),
+		processGuard: guard, process: p, out: newMessageWriter(p.Stdin()), stderr: newStderrTail(),
 		slots: make(chan struct{}, server.QueueLimit), pending: make(chan struct{}, 1),
 		writeStop: make(chan struct{}), writeDone: make(chan struct{}),
 		readDone: make(chan struct{}), stderrDone: make(chan struct{}), panicked: make(chan struct{}),

@@ -44,7 +44,7 @@ type ConnError struct {
 	State  State
 	Cause  error  // why the connection failed; nil if the connection was closed
 	Exit   *Exit  // the exit status of the server's process; nil if it is unknown
-	Stderr string // the end of what the server wrote to stderr, up to 8 KiB
+	Stderr string // the end of what the server wrote to stderr, as in a Report
 }
 
 // Error returns one line: the key and the name, the method, the cause, the exit status unless the

@@ -60,3 +60,6 @@ func Decode(body []byte) error {
 
 // ErrorLine returns the line of a server's stderr that says why the server has ended.
 var ErrorLine = errorLine
+
+// EndOfStderr returns what a report contains of a server's stderr.
+var EndOfStderr = endOfStderr

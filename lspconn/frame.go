@@ -113,8 +113,18 @@ func (f *frameReader) readBody(length int) ([]byte, error) {
 
 // quoted quotes output of the server for an error message. It shortens long output.
 func quoted(b []byte) string {
-	if len(b) > 60 {
-		return strconv.Quote(string(b[:60])) + "…"
+	if len(b) > maxQuoted {
+		return strconv.Quote(string(b[:maxQuoted])) + "…"
 	}
 	return strconv.Quote(string(b))
 }
+
+// shortened returns output of the server for the log, whose handler quotes it where necessary.
+func shortened(b []byte) string {
+	if len(b) > maxQuoted {
+		return string(b[:maxQuoted]) + "…"
+	}
+	return string(b)
+}
+
+const maxQuoted = 60

@@ -23,7 +23,7 @@ func (c *Conn) readLoop() {
 			switch {
 			case m.Defect != "":
 				c.countStray()
-				c.logIgnored(slog.LevelWarn, "a message that does not follow JSON-RPC", "defect", m.Defect, "message", quoted(body))
+				c.logIgnored(slog.LevelWarn, "a message that does not follow JSON-RPC", "defect", m.Defect, "message", shortened(body))
 			case m.Method != nil && m.ID != nil:
 				err = c.addRequest(m)
 			case m.Method != nil && *m.Method == "$/cancelRequest":
@@ -46,7 +46,7 @@ func (c *Conn) handleResponse(m message) {
 	id, ok := callID(m.ID)
 	if !ok || id > c.lastID.Load() {
 		c.countStray()
-		attrs := []any{"id", quoted(m.ID)}
+		attrs := []any{"id", shortened(m.ID)}
 		if m.Error != nil {
 			attrs = append(attrs, "error", m.Error.Error())
 		}

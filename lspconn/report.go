@@ -67,7 +67,7 @@ type Report struct {
 	Failure   error    // why the connection failed or the server had to be terminated, or nil
 	Survivors []string // processes started by the server that could not be ended, such as "node[4711]"
 	Left      []string // processes started by the server that were still running when the server exited
-	Stderr    string   // the end of what the server wrote to stderr, up to 8 KiB
+	Stderr    string   // the end of what the server wrote to stderr, up to 8 KiB; preceded by the line that names the error if the rest is a stack trace
 	Stray     int      // the number of messages ignored: responses that no call waited for, and JSON that is not a message of JSON-RPC
 
 	Drain     time.Duration // how long Close waited for queued messages to be written

@@ -4,18 +4,70 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+
+	"github.com/swansong-go/swansong/internal/proc"
 )
+
+const (
+	maxStderr      = 8 << 10   // the length of Report.Stderr
+	searchedStderr = 128 << 10 // how much is searched for the error, which Go and Java print before all stacks
+)
+
+// A stderrTail keeps the end of what a server has written to stderr.
+type stderrTail struct {
+	*proc.Tail
+
+	mu    sync.Mutex
+	total int64  // the value of Tail.Total for which end was made
+	end   string // the result of String
+}
+
+func newStderrTail() *stderrTail { return &stderrTail{Tail: proc.NewTail(searchedStderr)} }
+
+// String returns the last complete lines, up to maxStderr bytes. If all of them belong to a stack
+// trace, the line that names the error, and a line of three dots, precede them.
+func (t *stderrTail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if total := t.Total(); total != t.total { // a connection that has failed needs the text for each call
+		t.end, t.total = endOfStderr(t.Tail.String()), total
+	}
+	return t.end
+}
+
+func endOfStderr(text string) string {
+	if len(text) <= maxStderr {
+		return text
+	}
+	end := text[len(text)-maxStderr:]
+	if i := strings.IndexByte(end, '\n'); i >= 0 && i+1 < len(end) {
+		end = end[i+1:]
+	}
+	if _, ok := lastLine(strings.Split(end, "\n"), namesError); ok {
+		return end
+	}
+	return errorLine(text) + "\n...\n" + end
+}
 
 // errorLine returns the line of a server's stderr that most likely says why the server has ended:
 // the last one that is neither part of a stack trace nor advice. If this line is a log entry that
 // reports no failure, errorLine returns the last log entry that reports one, if there is one. For a
-// crash of Node it is the first line of the error, which can have several. errorLine returns at
-// most 500 bytes, without colours.
+// crash of Node it is the first line of the error, which can have several. For arguments that package
+// flag of Go refuses, it is the error that precedes the usage. errorLine returns at most 500 bytes,
+// without colours.
 func errorLine(stderr string) string {
-	lines := strings.Split(strings.TrimRight(colour.ReplaceAllString(stderr, ""), " \t\r\n"), "\n")
+	text := strings.TrimRight(colour.ReplaceAllString(stderr, ""), " \t\r\n")
+	if strings.Contains(text, "Exception Group Traceback") {
+		text = groupMargin.ReplaceAllString(text, "")
+	}
+	lines := strings.Split(text, "\n")
 	found, ok := firstOfNodeError(lines)
 	if !ok {
-		found, ok = lastLine(lines, func(line string) bool { return !traceLine.MatchString(line) && !adviceLine.MatchString(line) })
+		found, ok = lastLine(lines, flagError.MatchString)
+	}
+	if !ok {
+		found, ok = lastLine(lines, namesError)
 	}
 	if !ok {
 		found = lines[len(lines)-1]
@@ -50,9 +102,20 @@ var (
 // colour matches the escape sequences that set the colour of a text on a terminal.
 var colour = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
+// namesError reports whether a line is neither part of a stack trace nor advice.
+func namesError(line string) bool {
+	return !traceLine.MatchString(line) && !adviceLine.MatchString(line)
+}
+
 // traceLine matches the lines that Node, Go, Python, Rust and Java print after an error: indented
 // lines, function calls, goroutines, registers and versions.
-var traceLine = regexp.MustCompile(`^(\s|\}|- |-----|Node\.js v|Require stack:|goroutine \d|created by |exit status \d|\[signal |[sS]tack backtrace:|r\w+\s+0x|[\w./*()\[\]-]+\(.*\)\r?$)`)
+var traceLine = regexp.MustCompile(`^(\s|\}|- |-----|\.\.\.|Node\.js v|Require stack:|goroutine \d|created by |exit status \d|\[signal |PC=0x|runtime stack:|[sS]tack backtrace:|[a-z]\w*\s+0x[0-9a-f]+\r?$|[\w./*()\[\]-]+\(.*\)\r?$)`)
+
+// groupMargin matches what Python prints before each line about the exceptions of an exception group.
+var groupMargin = regexp.MustCompile(`(?m)^ +\| `)
+
+// flagError matches the errors of package flag of Go, behind which the program prints its usage.
+var flagError = regexp.MustCompile(`^(flag provided but not defined|flag needs an argument|bad flag syntax): |^invalid (boolean )?value ".*" for (flag )?-`)
 
 // adviceLine matches what command-line parsers, such as clap in servers written in Rust, and servers
 // print after an error: what to do instead, and where to read more.

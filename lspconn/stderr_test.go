@@ -1,6 +1,7 @@
 package lspconn_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/swansong-go/swansong/internal/testkit"
@@ -68,6 +69,22 @@ created by main.main in goroutine 7
 exit status 2
 `, "panic: runtime error: invalid memory address or nil pointer dereference"},
 		{"Go: a panic in a deferred function", "panic: first\n\tpanic: second\n\ngoroutine 1 [running]:\nmain.main()\n\t/srv/main.go:5 +0x1d\n", "panic: first"},
+		{"Go: a fatal signal", "SIGQUIT: quit\nPC=0x40e0ec m=0 sigcode=0\n\ngoroutine 117 gp=0x11a9d2bba000 m=0 mp=0x20de2e0 [syscall]:\nsyscall.Syscall(0x0, 0x0, 0x11a9d2964000, 0x1000)\n\t/usr/local/go/src/syscall/syscall_linux.go:74 +0x25\n\nrax    0x0\nr15    0x11a9d2785f80\nrip    0x40e0ec\nrflags 0x216\ngs     0x0\n", "SIGQUIT: quit"},
+		{"Go: no stack", "runtime: goroutine stack exceeds 1000000000-byte limit\nruntime: sp=0x230ab5ae0388 stack=[0x230ab5ae0000, 0x230ad5ae0000]\nfatal error: stack overflow\n\nruntime stack:\nruntime.throw({0x4e568d?, 0x230a95a0cd20?})\n\t/usr/local/go/src/runtime/panic.go:1229 +0x48\n\ngoroutine 1 [running]:\nmain.f.func1(0x0?)\n\t/srv/main.go:7 +0x2a\n...9586930 frames elided...\nmain.main()\n\t/srv/main.go:5 +0x1d\n", "fatal error: stack overflow"},
+		{"Go: an unknown flag", "flag provided but not defined: -nosuch\nUsage of server:\n  -port int\n    \tthe port\n", "flag provided but not defined: -nosuch"},
+		{"Go: an invalid flag", "invalid value \"a\" for flag -port: parse error\nUsage of server:\n  -port int\n    \tthe port\nexit status 2\n", "invalid value \"a\" for flag -port: parse error"},
+		{"Python: an exception group", `  + Exception Group Traceback (most recent call last):
+  |   File "/srv/server.py", line 7, in <module>
+  |     asyncio.run(main())
+  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    |   File "/srv/server.py", line 4, in b
+    |     async def b(): raise TypeError("two")
+    |                    ^^^^^^^^^^^^^^^^^^^^^^
+    | TypeError: two
+    +------------------------------------
+`, "TypeError: two"},
 		{"Python", `Traceback (most recent call last):
   File "/srv/server.py", line 2, in <module>
     import nope
@@ -87,5 +104,24 @@ ModuleNotFoundError: No module named 'nope'
 		t.Run(test.name, func(t *testing.T) {
 			testkit.Equal(t, "line", lspconn.ErrorLine(test.stderr), test.want)
 		})
+	}
+}
+
+// Where the stack traces behind an error are longer than the text in a report, the report begins with
+// the error.
+func TestEndOfStderr_ContainsErrorBeforeLongTrace(t *testing.T) {
+	for _, test := range []struct{ name, trace string }{
+		{"goroutines", strings.Repeat("goroutine 7 [sync.Mutex.Lock]:\nmain.wait(0x0)\n\t/srv/main.go:5 +0x1d\n\n", 1000)},
+		{"Java", strings.Repeat("\tat Server.load(Server.java:3)\n", 1024)},
+	} {
+		end := lspconn.EndOfStderr("started\nfatal error: too deep\n" + test.trace)
+		if !strings.HasPrefix(end, "fatal error: too deep\n...\n") || len(end) > 9<<10 || !strings.HasSuffix(test.trace, end[len(end)-8000:]) {
+			t.Errorf("%s: %d bytes, which begin %.60q; want the error, dots, and the last 8 KiB", test.name, len(end), end)
+		}
+		testkit.Equal(t, "line", lspconn.ErrorLine(end), "fatal error: too deep")
+	}
+	log := "ERROR long ago\n" + strings.Repeat("2026-11-25 12:00:00 INFO server: request\n", 1000)
+	if end := lspconn.EndOfStderr(log); len(end) > 8<<10 || !strings.HasPrefix(end, "2026") {
+		t.Errorf("a log: %d bytes, which begin %.60q; want the last complete lines of 8 KiB", len(end), end)
 	}
 }
