@@ -46,8 +46,7 @@ func TestGuardReport_NamesRequests(t *testing.T) {
 				close(leave)
 				io.ReadAll(str)
 				synctest.Wait()
-				summary, _, _ := strings.Cut(v.s.GuardReport().Summary(), ", oldest 2 s: report_test.go:") // the guard of the call of Serve
-				testkit.Equal(t, "summary", summary, "1 connection")
+				testkit.Equal(t, "summary", v.s.GuardReport().Summary(), "1 connection") // the call of Serve is older, but it is no work
 			})
 		})
 	}
