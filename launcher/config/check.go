@@ -87,6 +87,7 @@ func (k *checker) values(c *Config) {
 	}
 }
 
+// isWrong reports whether the key of a field already has an error.
 func (k *checker) isWrong(at string, f spec.Field) bool {
 	key, ok := keyOf(at, f)
 	return ok && k.wrong[key]

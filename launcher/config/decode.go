@@ -71,6 +71,8 @@ func (d *decoder) failAt(n *yaml.Node, key, format string, args ...any) {
 	d.add(position{n.Line, n.Column}, key, fmt.Sprintf(format, args...))
 }
 
+// add records an error and continues, so that a user sees all mistakes of a file at once. The key
+// is marked as wrong: later checks skip it, because they would report the same mistake again.
 func (d *decoder) add(at position, key, rule string) {
 	d.errs = append(d.errs, &Error{d.file, at.line, at.column, key, rule})
 	d.wrong[key] = true
@@ -84,6 +86,8 @@ var (
 )
 
 // value reads a node into v, the field of a key.
+//
+// For a key with a special form, forms has the reader. Otherwise the kind of the field decides.
 func (d *decoder) value(n *yaml.Node, at string, k *setting, v reflect.Value) {
 	if f, ok := forms[k.form]; ok {
 		d.formed(n, at, f, v)
@@ -118,6 +122,10 @@ func (d *decoder) value(n *yaml.Node, at string, k *setting, v reflect.Value) {
 }
 
 // leaf reads a node into v, which is neither a mapping nor a list.
+//
+// Variables are expanded here, so keys cannot contain any. If lenient is set, a value with a
+// variable that is not set is left out without an error, except in state_dir, which is what the
+// caller is looking for.
 func (d *decoder) leaf(n *yaml.Node, at, form string, v reflect.Value) {
 	if n.Kind != yaml.ScalarNode {
 		d.failAt(n, at, "must be %s, not %s", expected(v, form), kindOf(n))
@@ -150,6 +158,8 @@ func (d *decoder) follow(n *yaml.Node, key string) *yaml.Node {
 	return n
 }
 
+// list reads a sequence into a slice. Each element begins with the defaults of its type, and its
+// position is recorded under its index, for errors of rules that are checked later.
 func (d *decoder) list(n *yaml.Node, key string, v reflect.Value) {
 	if n.Kind != yaml.SequenceNode {
 		d.failAt(n, key, "must be a list, not %s", kindOf(n))
@@ -164,6 +174,8 @@ func (d *decoder) list(n *yaml.Node, key string, v reflect.Value) {
 	}
 }
 
+// stringMap reads a mapping whose keys are names that the user chooses, such as environment
+// variables.
 func (d *decoder) stringMap(n *yaml.Node, key string, v reflect.Value) {
 	if n.Kind != yaml.MappingNode {
 		d.failAt(n, key, "must be a mapping of names to strings, not %s", kindOf(n))
@@ -199,6 +211,7 @@ func (d *decoder) mapping(n *yaml.Node, at string, keys []*setting, v reflect.Va
 
 const dependsOn = "depends_on"
 
+// isMapping reports whether a node is a mapping, or an alias of one.
 func (d *decoder) isMapping(n *yaml.Node) bool {
 	return n.Kind == yaml.MappingNode || n.Kind == yaml.AliasNode && n.Alias.Kind == yaml.MappingNode
 }

@@ -39,6 +39,9 @@ func init() {
 }
 
 // keysOf returns the keys of a mapping that is read into a struct of type t.
+//
+// The file and the structs of package launcher have one list of keys, the tags, so decoding,
+// printing, comparing and the positions of errors cannot disagree about a key.
 func keysOf(t reflect.Type) (keys []*setting) {
 	var add func(t reflect.Type, index []int)
 	add = func(t reflect.Type, index []int) {
@@ -91,6 +94,9 @@ var (
 
 // addFields adds the keys of the fields of a struct. Env is left out, because its elements are
 // checked by their names.
+//
+// The map answers the question under which key a field of package launcher is in the file: that
+// package knows only fields, and its errors are to name what the user has written.
 func addFields(field, at string, t reflect.Type, all []*setting, to map[string]string) {
 	for _, k := range all {
 		path, t := field, t

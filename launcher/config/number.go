@@ -32,6 +32,9 @@ const (
 )
 
 // whole reads a whole number into v, or returns what is wrong with it.
+//
+// It is strict where YAML is not: a quoted number, an octal one and 3.0 are refused, each with what
+// to write instead.
 func (d *decoder) whole(n *yaml.Node, v reflect.Value) (rule string) {
 	var i int
 	switch tag := n.ShortTag(); {
@@ -55,6 +58,9 @@ func (d *decoder) whole(n *yaml.Node, v reflect.Value) (rule string) {
 
 // duration reads a duration into v, or returns what is wrong with it. If inSeconds is set, a number
 // without a unit is a number of seconds.
+//
+// A duration without a unit is refused, except for 0: 30 could mean seconds or milliseconds, and
+// the message shows both spellings.
 func (d *decoder) duration(n *yaml.Node, v reflect.Value, inSeconds bool) (rule string) {
 	length, err := time.ParseDuration(n.Value)
 	tag := n.ShortTag()

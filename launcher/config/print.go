@@ -39,6 +39,9 @@ func (c *Config) PrintJSON(w io.Writer) error {
 }
 
 // encode returns the node that decoder.value reads as v, the field of a key.
+//
+// It writes what the decoder reads, so that the printed file means the same as the original: a $ is
+// doubled where it would begin a variable, and a string keeps its type.
 func encode(k *setting, v reflect.Value) *yaml.Node {
 	switch v = k.in(v); v.Kind() {
 	case reflect.Struct:

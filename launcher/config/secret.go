@@ -41,6 +41,9 @@ func (c *Config) Masked() *Config {
 }
 
 // maskTexts masks the texts in v, except for names of groups, and copies the slices and maps in v.
+//
+// A secret can be in any text, for instance a password in a path that ${NAME} has put there. Names
+// of groups stay, because other keys refer to groups by their names.
 func maskTexts(v reflect.Value, m *mask.Masker) {
 	switch v.Kind() {
 	case reflect.String:
@@ -82,6 +85,8 @@ type display struct {
 	masker *mask.Masker
 }
 
+// displayed collects the secrets of the whole configuration first, because a value that is secret
+// in one group must be hidden in the others, too.
 func (c *Config) displayed() display {
 	names := mask.NewNames(c.Secret.Names)
 	secrets := slices.Concat(c.Secret.Values, names.Env(os.Environ())) // the file can have values of the environment, by ${NAME}

@@ -16,6 +16,8 @@ var units = []struct {
 	size Bytes
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
 
+// String returns the size in the largest unit that divides it, so that a size that is printed and
+// read again is the same.
 func (b Bytes) String() string {
 	for _, u := range units {
 		if b != 0 && b%u.size == 0 {
@@ -25,6 +27,8 @@ func (b Bytes) String() string {
 	return strconv.FormatInt(int64(b), 10)
 }
 
+// parseBytes reads a size of 0 or more. The units are powers of 1,024 and nothing else: KB and M
+// mean different sizes in different programs, so they are refused.
 func parseBytes(s string) (Bytes, error) {
 	size := Bytes(1)
 	for _, u := range units {

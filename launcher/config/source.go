@@ -26,6 +26,9 @@ func LoadSource(file string) (*Config, *Source, error) {
 
 // Locate adds file, line and key to an error of package launcher, if its cause is in the file. The
 // result wraps err.
+//
+// An error that comes while the launcher runs, such as that of a group that was given up, thereby
+// names the line to edit. An error without a place in the file is returned unchanged.
 func (s *Source) Locate(err error) error {
 	var wrong *launcher.ConfigError
 	var givenUp *launcher.GivenUpError
@@ -44,6 +47,8 @@ func (s *Source) Locate(err error) error {
 	return err
 }
 
+// at returns err with the position of a key of a group, or err itself if the file has no such
+// group.
 func (s *Source) at(group, key, rule string, err error) error {
 	n := slices.IndexFunc(s.config.Groups, func(g Group) bool { return g.Name == group })
 	if n < 0 {
@@ -57,6 +62,8 @@ func (s *Source) located(key, rule string, err error) error {
 	return &locatedError{&Error{s.decoder.file, at.line, at.column, strings.TrimSuffix(key, "."), rule}, err}
 }
 
+// A locatedError prints as the error at the position. Callers find both errors in it by errors.Is
+// and errors.As.
 type locatedError struct {
 	at  *Error
 	err error

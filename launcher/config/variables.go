@@ -12,6 +12,9 @@ import (
 
 // expand replaces the variables in a value, as in ${NAME}, or returns what is wrong with one. The
 // result has the type that the text would have in the file, except that a string stays a string.
+//
+// A variable is expanded after the file was parsed, so its value cannot change the structure of the
+// file, whatever characters it has.
 func (d *decoder) expand(n *yaml.Node, v reflect.Value) (_ *yaml.Node, rule string) {
 	if !strings.Contains(n.Value, "$") {
 		return n, ""
@@ -72,6 +75,8 @@ func expand(text string, lookUp func(string) (string, bool)) (_, rule string) {
 }
 
 // cutBrace cuts the text at the brace that closes it. Variables in it have braces of their own.
+//
+// A doubled $ is skipped, so that $${ opens nothing.
 func cutBrace(text string) (inside, rest string, ok bool) {
 	depth := 1
 	for i := 0; i < len(text); i++ {
@@ -91,6 +96,9 @@ func cutBrace(text string) (inside, rest string, ok bool) {
 }
 
 // expandVariable returns the value of what is between ${ and }.
+//
+// It follows the shell, with one difference: a variable that is not set is an error and not empty,
+// because an empty address or path would be found much later.
 func expandVariable(inside string, lookUp func(string) (string, bool)) (value, rule string) {
 	name := variableName.FindString(inside)
 	operator := strings.TrimPrefix(inside, name)

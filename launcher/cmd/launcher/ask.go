@@ -26,6 +26,10 @@ const answerTimeout = 5 * time.Second
 
 // ask calls the launcher. If wait is true, the call can take until the user interrupts it by ^C;
 // otherwise it ends after answerTimeout.
+//
+// It turns the codes of gRPC into messages that say whether the order may have been carried out:
+// the launcher was never reached, it has ended during the call, it does not answer, or the user has
+// interrupted the command.
 func ask(cmd *cobra.Command, at *place, wait bool, f func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error) error {
 	to, conn, where, err := at.dial()
 	if err != nil {
@@ -59,6 +63,9 @@ func ask(cmd *cobra.Command, at *place, wait bool, f func(ctx context.Context, t
 
 // unreachable returns the error for a launcher that does not answer. The error says what to do
 // about that.
+//
+// The cases differ in what the user can do: other files for TLS, another user, a look at why the
+// launcher has ended, or another directory.
 func unreachable(at *place, where, why string) error {
 	plain := transport.ExplainUnavailable(why)
 	const handshake = "authentication handshake failed: "
@@ -94,6 +101,8 @@ func watch(cmd *cobra.Command, at *place, goesOn bool, f func(ctx context.Contex
 	})
 }
 
+// drainCommand returns the command drain. It insists on --dry-run, because its name promises more
+// than a question, and a user who expects a drain must not take the answer for one.
 func drainCommand(at *place) *cobra.Command {
 	var dry, asJSON bool
 	cmd := &cobra.Command{
@@ -186,6 +195,7 @@ func eventsCommand(at *place) *cobra.Command {
 	return cmd
 }
 
+// eventLine returns an event in a line, followed by its stack, indented, if it has one.
 func eventLine(e *pb.Event) string {
 	what := e.GetKind()
 	if e.GetTo() != 0 {

@@ -50,6 +50,8 @@ func logsCommand(at *place) *cobra.Command {
 }
 
 // showLatest shows the latest lines of several groups and processes, in the order of their times.
+//
+// Each of them may have that many lines, so all are read before the latest are known.
 func showLatest(ctx context.Context, names []string, lines int, open func(context.Context, string) (grpc.ServerStreamingClient[pb.LogLine], error), show func(*pb.LogLine) error) error {
 	var all []*pb.LogLine
 	err := receiveAll(ctx, names, open, func(l *pb.LogLine) error { all = append(all, l); return nil })

@@ -74,6 +74,9 @@ func (o *orders) orderGroup(ctx context.Context, to pb.LauncherAdminInterfaceCli
 }
 
 // print prints results, and returns the errors.
+//
+// Names that were refused become one error, after the results of the others. If the launcher could
+// not be reached, or has not answered, that is the whole error: it is the same for all names.
 func (o *orders) print(w io.Writer, results []result, errs []error) error {
 	var refused []string
 	for _, r := range results {
@@ -108,6 +111,9 @@ func printLine(w io.Writer, v any) {
 	e.Encode(v)
 }
 
+// stopCommand returns the command stop. The names can be groups and processes, so the command asks
+// the launcher first which are which. It refuses a name that is both, and flags that only processes
+// have, before anything is stopped.
 func stopCommand(at *place) *cobra.Command {
 	o := &orders{}
 	in := &pb.StopProcessRequest{}
@@ -176,6 +182,8 @@ func startCommand(at *place) *cobra.Command {
 	return cmd
 }
 
+// scaleCommand returns the command scale. All arguments are checked before the first order is
+// given.
 func scaleCommand(at *place) *cobra.Command {
 	o := &orders{}
 	cmd := &cobra.Command{

@@ -10,6 +10,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
+// recoverCommand returns the command recover. It prints what was found even if something has failed
+// afterwards: the processes exist in any case.
 func recoverCommand(at *place) *cobra.Command {
 	var dry, asJSON bool
 	cmd := &cobra.Command{
@@ -49,6 +51,8 @@ func recoverCommand(at *place) *cobra.Command {
 	return cmd
 }
 
+// printRecovery prints what Recover has found, in the past tense if it was done and as a plan with
+// --dry-run.
 func printRecovery(cmd *cobra.Command, found *launcher.Recovery, dry bool) {
 	out := cmd.OutOrStdout()
 	what := func(done, planned string) string {

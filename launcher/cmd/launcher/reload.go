@@ -44,6 +44,10 @@ func reread(at *place, now *config.Config) (launcher.Config, []string, error) {
 
 // sameFile returns an error if the user has named another file than the one that the launcher
 // reads.
+//
+// A reload applies the file of the launcher, so without this check a user who names another file
+// would believe that it was applied. Over the network the paths are those of another machine, and
+// nothing is compared.
 func sameFile(at *place, read string) error {
 	if at.file == "" || read == "" || at.remote != "" {
 		return nil
@@ -60,6 +64,9 @@ func sameFile(at *place, read string) error {
 	return fmt.Errorf("launcher: the launcher was started with %s, not with %s; nothing was applied. Edit the former, or start a launcher with the latter", read, named)
 }
 
+// reloadCommand returns the command reload. It shows the changes by a dry run before it orders the
+// reload. The file can change in between, so the command compares the changes that were applied
+// with those that it has shown, and says if they differ.
 func reloadCommand(at *place) *cobra.Command {
 	var dry, asJSON bool
 	in := &pb.ReloadRequest{}

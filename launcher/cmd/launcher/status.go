@@ -23,6 +23,9 @@ import (
 // refreshInterval is the time between two requests of --watch.
 const refreshInterval = 500 * time.Millisecond
 
+// statusCommand returns the command status. With --watch, a terminal is redrawn at each interval,
+// because the times in it change, and another output gets a text only if the state has changed. The
+// end of the launcher then ends the command without an error.
 func statusCommand(at *place) *cobra.Command {
 	var asJSON, goesOn bool
 	cmd := &cobra.Command{
@@ -102,6 +105,8 @@ func isTerminal(w io.Writer) bool {
 // longNumber matches the only number of 64 bits that is printed. protojson prints it as a string.
 var longNumber = regexp.MustCompile(`("bufferedBytes":\s*)"(\d+)"`)
 
+// printJSON prints a message with its empty fields, so that a script finds every key in every
+// output.
 func printJSON(w io.Writer, m proto.Message, indent bool) error {
 	text, err := protojson.MarshalOptions{Multiline: indent, EmitUnpopulated: true}.Marshal(m)
 	if err != nil {
@@ -199,6 +204,7 @@ func (v view) progress(p *pb.ProcessStatus) string {
 	return "[" + strings.Repeat("#", full) + strings.Repeat("-", width-full) + "]"
 }
 
+// stopping reports whether a process was asked to stop, or is about to be, and has not ended.
 func stopping(p *pb.ProcessStatus) bool {
 	return p.GetState() >= pb.ProcessState_SHUTDOWN_REQUESTED && p.GetState() < pb.ProcessState_COMPLETE
 }

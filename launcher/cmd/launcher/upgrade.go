@@ -31,6 +31,9 @@ func init() { runtime.LockOSThread() }
 // confirmTimeout bounds how long the command upgrade waits for the new program to answer.
 const confirmTimeout = 30 * time.Second
 
+// upgradeCommand returns the command upgrade. The program is looked up here, in the PATH and the
+// working directory of the user and not in those of the launcher. The id tells this upgrade from
+// others when the new program is asked.
 func upgradeCommand(at *place) *cobra.Command {
 	in := &pb.UpgradeRequest{}
 	var asJSON bool
@@ -81,6 +84,9 @@ func upgradeCommand(at *place) *cobra.Command {
 }
 
 // confirm asks the new program whether it has taken over.
+//
+// Until then the socket of the launcher does not answer, so calls wait for it, for confirmTimeout
+// at most.
 func confirm(ctx context.Context, to pb.LauncherAdminInterfaceClient, id string) (*pb.UpgradeResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()

@@ -52,6 +52,9 @@ func reasonOf(ctx context.Context, given string) string {
 // maxGrace is the longest grace period that a call can set, and the longest that can be configured.
 const maxGrace = 24 * time.Hour
 
+// StopProcess orders the stop of a process, and with wait returns when the process has ended. The
+// message tells a process that had already ended from one that this call has stopped. A call that
+// is cancelled while it waits does not take the order back.
 func (s *service) StopProcess(ctx context.Context, in *pb.StopProcessRequest) (*pb.StopProcessResponse, error) {
 	if d := in.GetGracePeriod(); d != nil && (d.CheckValid() != nil || d.AsDuration() <= 0 || d.AsDuration() > maxGrace) {
 		return nil, status.Errorf(codes.InvalidArgument, "launcher: grace_period is %v; it must be more than 0 and at most %v; omit it to use the configured one",
@@ -79,6 +82,8 @@ func (s *service) StopProcess(ctx context.Context, in *pb.StopProcessRequest) (*
 	return &pb.StopProcessResponse{Acknowledged: true, Message: message, Status: st}, nil
 }
 
+// RestartGroup begins, resumes or rolls back a roll. With wait it returns when the roll has ended
+// or paused, with the error of a roll that has failed.
 func (s *service) RestartGroup(ctx context.Context, in *pb.RestartGroupRequest) (*pb.RestartGroupResponse, error) {
 	if err := s.launcher.CheckGroup(in.GetGroup()); err != nil {
 		return nil, s.wireError(err)
@@ -107,6 +112,8 @@ func (s *service) RestartGroup(ctx context.Context, in *pb.RestartGroupRequest) 
 	return &pb.RestartGroupResponse{Acknowledged: true, Message: done}, nil
 }
 
+// OrderGroup stops, starts or scales a group. With wait it returns when the group has reached what
+// was ordered.
 func (s *service) OrderGroup(ctx context.Context, in *pb.OrderGroupRequest) (*pb.OrderGroupResponse, error) {
 	texts := map[pb.GroupOrder][2]string{
 		pb.GroupOrder_STOP: {"stopping", "stopped"}, pb.GroupOrder_START: {"starting", "started"}, pb.GroupOrder_SCALE: {"scaling", "scaled"},
@@ -140,6 +147,8 @@ func (s *service) SignalProcesses(ctx context.Context, in *pb.SignalProcessesReq
 	return &pb.SignalProcessesResponse{ProcessIds: ids}, nil
 }
 
+// Reload has the launcher read its file again and apply the changes. A dry run returns them and
+// applies nothing. Without wait it returns as soon as the changes have been accepted.
 func (s *service) Reload(ctx context.Context, in *pb.ReloadRequest) (*pb.ReloadResponse, error) {
 	reason := reasonOf(ctx, cmp.Or(in.GetReason(), "reload"))
 	changes, file, wait, err := s.launcher.Reread(ctx, in.GetDryRun(), reason)
@@ -161,6 +170,9 @@ func (s *service) Reload(ctx context.Context, in *pb.ReloadRequest) (*pb.ReloadR
 	return &pb.ReloadResponse{Changes: changes, Message: message, File: file}, nil
 }
 
+// ReadLogs sends the latest lines of the output, and with follow the later ones until the client
+// goes away or the launcher ends. Lines that a slow client has missed are counted in the next line
+// that it gets. Bytes that are not UTF-8 are replaced, because protobuf would refuse the message.
 func (s *service) ReadLogs(in *pb.ReadLogsRequest, to grpc.ServerStreamingServer[pb.LogLine]) error {
 	lines, more, stop, err := s.launcher.Printed(in.GetName(), int(in.GetLines()))
 	if err != nil {
@@ -214,6 +226,8 @@ func (s *service) GetGroupHealth(_ context.Context, in *pb.GetGroupHealthRequest
 	return &pb.GetGroupHealthResponse{Groups: groups}, nil
 }
 
+// WatchEvents sends events until the client goes away or the launcher ends. Events that were missed
+// before one that the filter leaves out are counted in the next one that is sent.
 func (s *service) WatchEvents(in *pb.WatchEventsRequest, to grpc.ServerStreamingServer[pb.Event]) error {
 	if in.GetGroup() != "" {
 		if err := s.launcher.CheckGroup(in.GetGroup()); err != nil {
@@ -241,6 +255,9 @@ func (s *service) WatchEvents(in *pb.WatchEventsRequest, to grpc.ServerStreaming
 	return status.FromContextError(to.Context().Err()).Err() // the error is nil if the launcher has ended
 }
 
+// Upgrade is two calls. The first does not return after a success (of a dry run it does), because the connection ends when
+// the new program is executed. So the client repeats it with confirm and the same id, and the new
+// program answers.
 func (s *service) Upgrade(ctx context.Context, in *pb.UpgradeRequest) (*pb.UpgradeResponse, error) {
 	if !in.GetConfirm() {
 		// An upgrade that has begun continues if the client disconnects.

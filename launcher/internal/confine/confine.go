@@ -18,6 +18,9 @@ import (
 // LookUp returns the user as which the processes of a group run, nil for the launcher's own user,
 // and the environment variables of that user. It returns an error, too, if this program may not start
 // processes as that user. If there is an error, field is the name of the setting that causes it.
+//
+// A launcher that already runs as the configured user sets nothing, so an ordinary user can use a
+// file that names that user.
 func LookUp(g spec.Group) (as *proc.User, env []string, field string, err error) {
 	if g.User == "" && g.UserGroup == "" {
 		return nil, nil, "", nil
@@ -46,6 +49,10 @@ func LookUp(g spec.Group) (as *proc.User, env []string, field string, err error)
 }
 
 // lookUpUser sets the ids of the user, and of the groups of the user.
+//
+// The user is looked up by name, then by number. A number without a user is allowed, as in
+// containers, where often no user has a name; then the group must be configured, because there is
+// no entry to take it from.
 func lookUpUser(g spec.Group, as *proc.User) (env []string, err error) {
 	u, err := user.Lookup(g.User)
 	if err != nil {
@@ -80,6 +87,7 @@ func lookUpUser(g spec.Group, as *proc.User) (env []string, err error) {
 	return []string{"HOME=" + u.HomeDir, "USER=" + u.Username, "LOGNAME=" + u.Username}, nil
 }
 
+// groupID returns the id of a group that is given by its name or number.
 func groupID(name string) (uint32, error) {
 	text := name
 	if g, err := user.LookupGroup(name); err == nil {
@@ -130,6 +138,10 @@ func Env(limits []spec.Rlimit) (variable string, ok bool) {
 }
 
 // Apply sets the limits that the variable names, and removes the variable. A Helper calls it.
+//
+// It runs in the process that becomes the program, after it was started as the Helper and before it
+// executes the program: limits that a process sets hold for the program that it executes. The
+// limits must not stay in the environment of the program.
 func Apply() error {
 	text := os.Getenv(EnvRlimits)
 	os.Unsetenv(EnvRlimits)

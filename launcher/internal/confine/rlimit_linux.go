@@ -28,11 +28,16 @@ func checkRlimit(r spec.Rlimit) error {
 	return nil
 }
 
+// setRlimit sets a limit of this process.
 func setRlimit(r spec.Rlimit) error {
 	return unix.Setrlimit(resources[r.Name], &unix.Rlimit{Cur: r.Soft, Max: r.Hard})
 }
 
 // isPrivileged reports whether this program can start processes as another user, and send them signals.
+//
+// It reads the effective capabilities: a user id other than 0 can have the three (systemd sets
+// AmbientCapabilities), and root in a container can lack them. The numbers are bits of
+// linux/capability.h.
 func isPrivileged() bool {
 	const kill, setGID, setUID = 5, 6, 7
 	text, err := os.ReadFile("/proc/self/status")

@@ -12,6 +12,15 @@ import (
 )
 
 // Restore restores what an earlier launcher has recorded of the group.
+//
+// It is called once, before any process is adopted or started. What is restored depends on what has
+// changed in the file meanwhile. An order to stop the group always holds. The number of processes
+// that an operator has set holds until the file has another number. Finished processes count only
+// under the same configuration, as recognized by its digest.
+//
+// The revisions keep their numbers, so that processes whose configuration is unchanged are not
+// replaced. If no recorded process and not the group itself had the present configuration, that
+// becomes a new revision, with a number higher than all.
 func (c *Controller) Restore(r statefile.Group) {
 	if r.Revision == 0 {
 		return
@@ -52,6 +61,9 @@ func (c *Controller) Restore(r statefile.Group) {
 }
 
 // Adopt adopts the processes that an earlier launcher has kept.
+//
+// A process with another configuration than the present one keeps its own until it is replaced,
+// except for the pre-stop hooks. What an upgrade has handed over is complete, and is used as it is.
 func (c *Controller) Adopt() {
 	for _, found := range c.unadopted {
 		cfg := *c.Config()
@@ -93,6 +105,8 @@ func (c *Controller) ReplaceAdopted() {
 }
 
 // State returns what the state file has about the group, which listens on the sockets.
+//
+// The caller has locked the Controller.
 func (c *Controller) State(sockets []statefile.Socket) statefile.Group {
 	cfg, short := *c.Config(), c.revisions.Wanted().Shortfall
 	r := statefile.Group{Config: statefile.WithoutSecrets(cfg), Revision: c.revisions.Current, Digest: statefile.Digest(cfg), LastNumber: c.lastNumber, ScaledDown: short.ScaledDown, Stopped: short.Stopped,

@@ -22,6 +22,10 @@ type canaryChecks struct {
 
 // checkCanaries starts a check of the canaries when one is due. It calls again with the time of the
 // next one.
+//
+// It is called whenever the group decides what to do next. The first check is due an interval after
+// the canaries are available. Near the end of the wait a check is brought forward: the roll goes on
+// only after a check that began when the wait was over.
 func (c *Controller) checkCanaries(now time.Time, again func(time.Time)) {
 	cfg := c.Config().Roll.Check
 	var until time.Duration
@@ -52,6 +56,9 @@ func (c *Controller) checkCanaries(now time.Time, again func(time.Time)) {
 
 // startCheck starts a check. Its result counts unless the checks have ended meanwhile, because the
 // roll has gone on, turned back, or was superseded.
+//
+// The Host calls the function with the result, with the Controller locked. The comparison of the
+// pointers tells whether the checks are still those that this one belongs to.
 func (c *Controller) startCheck(cfg spec.CanaryCheck, now time.Time) {
 	k := canary.Check{CanaryCheck: cfg, Group: c.name, Revision: c.roll.To}
 	for _, i := range c.instances.sorted() {
@@ -78,6 +85,9 @@ func (c *Controller) endChecks() {
 }
 
 // onCheck handles the result of a check. An error means that the check gave no answer.
+//
+// No answer is neither a success nor a failure: the check is repeated, and the wait for the
+// canaries goes on. An unchanged reason is published once.
 func (c *Controller) onCheck(failed string, err error) {
 	k := c.checks
 	was := k.noAnswer

@@ -15,6 +15,10 @@ import (
 )
 
 // OnChange handles a change of the status of a process.
+//
+// The caller has locked the Controller, and so calls the methods of Host with it locked. A change
+// of a process that is not among the instances comes too late to matter: the process has been
+// removed.
 func (c *Controller) OnChange(p Process, st process.Status) {
 	i := c.instances.of(p)
 	if i == nil {
@@ -45,6 +49,14 @@ func (c *Controller) remove(i *instance, st process.Status) {
 }
 
 // onExit handles, once per process, an exit that the group has not caused.
+//
+// An unhealthy process is handled here before it has ended, and comes by again when it has. The
+// field accounted makes sure that it is counted and replaced once.
+//
+// What follows depends on the restart policy, on the outcome and on a roll that is under way;
+// package restart has the table. Its four results besides doing nothing: the group waits without
+// counting a failure, the process has finished, the group is given up, or a failure is counted and
+// the next process started after the back-off.
 func (c *Controller) onExit(i *instance, st process.Status) {
 	if i.accounted || c.stopping {
 		return
@@ -68,6 +80,9 @@ func (c *Controller) onExit(i *instance, st process.Status) {
 }
 
 // newExit returns what package restart has to know about an exit. Without a roll, r is nil.
+//
+// A paused roll counts as none: a process that ends meanwhile is replaced by the ordinary rules, as
+// if no roll had begun.
 func newExit(i *instance, st process.Status, r *roll.Roll) restart.Exit {
 	e := restart.Exit{
 		Policy: i.Config().Restart.Policy, Unhealthy: st.State == lifecycle.Unhealthy, Failed: st.State == lifecycle.Unhealthy || st.Outcome != lifecycle.Clean,
@@ -101,6 +116,9 @@ func (c *Controller) publishRestart(st process.Status, why string, pause time.Du
 }
 
 // publishGivenUp publishes that the group was given up after the failure of a process.
+//
+// The failure is kept for the error that callers get later, when this process may have been
+// forgotten.
 func (c *Controller) publishGivenUp(st process.Status) {
 	c.lastFailure = st.ID + ": " + failureOf(st)
 	c.host.Publish(events.Event{Kind: events.Alarm, Message: c.givenUpError().Rule()})
@@ -131,6 +149,7 @@ func (e *GivenUpError) Rule() string {
 	return fmt.Sprintf("given up after %s; the last: %s; restart the group when that is fixed", inARow(e.Failures), e.Last)
 }
 
+// inARow returns the number of failures in a row in words, for GivenUpError.
 func inARow(failures int) string {
 	if failures == 1 {
 		return "a failure"
@@ -143,6 +162,9 @@ func (e *GivenUpError) Error() string {
 }
 
 // finish counts a process as finished in the wanted revision.
+//
+// A process that has finished is not run again in this revision. Another revision has its own
+// count, so a roll runs jobs once more.
 func (c *Controller) finish(i *instance, failed bool) {
 	i.finishedIn = c.revisions.Current
 	c.revisions.Wanted().Finish(failed)

@@ -50,6 +50,11 @@ func (c *Controller) Handoff(processes []*statefile.Process) (json.RawMessage, e
 
 // ResumeFrom goes on where another program has stopped. The controller has the configuration with
 // which this program was started; if that has changed, [Controller.TakeChanged] returns it.
+//
+// It is called instead of Restore in a program that has taken over in an upgrade: that program goes
+// on with the roll, the back-off and the numbers of revisions, which an ordinary start would begin
+// anew. Callers that waited for a roll belonged to the other program, so the roll gets a new
+// result.
 func (c *Controller) ResumeFrom(h *Handoff, r statefile.Group) {
 	configured := c.revisions.Wanted()
 	c.epoch, c.revisions, c.unadopted, c.lastNumber = statefile.FromMillis(h.Epoch), h.Revisions, r.Processes, r.LastNumber
@@ -83,6 +88,8 @@ func (c *Controller) TakeChanged() *revision.Revision {
 	return next
 }
 
+// sameConfig compares two configurations by their JSON. One of them has been decoded from the JSON of
+// another program, so what JSON does not keep must not count as a difference.
 func sameConfig(a, b spec.Group) bool {
 	x, _ := json.Marshal(a)
 	y, _ := json.Marshal(b)

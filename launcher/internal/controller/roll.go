@@ -24,6 +24,9 @@ func (c *Controller) Restart(reason string) (*Result, error) {
 
 // StartRoll begins to replace all processes by processes of a configuration. It supersedes a roll
 // that is under way or paused. Of a job, it stops the processes and runs each of them once more.
+//
+// A group that has not started anything yet needs no roll: it takes the configuration, and starts
+// with it. The result can be waited for; noWait is one that is there already.
 func (c *Controller) StartRoll(cfg spec.Group, source any, reason string) *Result {
 	switch {
 	case c.isUnstarted():
@@ -42,6 +45,10 @@ func (c *Controller) StartRoll(cfg spec.Group, source any, reason string) *Resul
 }
 
 // Resume continues a paused roll.
+//
+// Callers that waited for the roll before it was paused have got the pause as their result, so
+// there is a new one. The failures of the group are forgotten, because the operator who resumes has
+// looked at them.
 func (c *Controller) Resume(reason string) (*Result, error) {
 	r := c.roll
 	if r == nil || !r.Paused() {
@@ -89,6 +96,9 @@ func (c *Controller) startRoll(cfg spec.Group, source any, reason string) *Resul
 }
 
 // beginRoll makes r the roll that is under way, with a result of its own.
+//
+// From now on the group wants the revision To. The checks of an earlier roll end first:
+// they are about the canaries of that one.
 func (c *Controller) beginRoll(r *roll.Roll) {
 	c.endChecks()
 	c.roll, c.rollResult = r, newResult()
@@ -119,6 +129,9 @@ func (c *Controller) turnBack(now time.Time, why, message string) {
 }
 
 // want makes a revision of the roll the one that the group wants.
+//
+// A user would expect a rollback to undo all of the change, so the one part that it does not undo
+// is published.
 func (c *Controller) want(number int) {
 	if c.revisions.Current == number {
 		return
@@ -167,6 +180,9 @@ func (c *Controller) rollError() *RollError {
 }
 
 // finishRoll ends a roll that has come to its end.
+//
+// The phase says how: all replaced, all rolled back, or degraded, which is the end of a roll that
+// went on without the processes that it could not replace.
 func (c *Controller) finishRoll() {
 	switch err := c.rollError(); c.roll.Phase() {
 	case roll.RolledBack:

@@ -26,6 +26,8 @@ type leftovers struct {
 	guardians []proc.Adoptable
 }
 
+// find lists the processes with the variables of the directory in their environment. A process
+// without an id is a guardian: it has the directory, but is no process of a group.
 func find(dir string) (l leftovers) {
 	for _, m := range proc.FindMarked(spawn.EnvDir + "=" + dir) {
 		id := m.Getenv(client.EnvID)
@@ -79,11 +81,16 @@ type Recovered struct {
 	Command string // name of the program
 }
 
+// recovered returns what a user is told of a process.
 func recovered(m proc.Marked) Recovered { return Recovered{m.Getenv(client.EnvID), m.PID, m.Command} }
 
 // Recover writes a state file for the next launcher, with what an earlier one has left running. An
 // intact state file is completed by what it lacks, and a damaged one is set aside. With dry set,
 // Recover changes nothing. The caller has the lock of the directory.
+//
+// The order keeps a second call possible if one fails: the doomed processes end first, then the
+// damaged file is renamed, and the new one is written last. A call that fails in between finds the
+// same again.
 func Recover(dir string, groups []spec.Group, dry bool) (*Recovery, error) {
 	path := statefile.Path(dir)
 	r := &Recovery{StateFile: path, Listeners: map[string]string{}}
@@ -135,6 +142,8 @@ func Recover(dir string, groups []spec.Group, dry bool) (*Recovery, error) {
 	return r, nil
 }
 
+// isRecorded reports whether the state already has the process. It goes by the mark, which is
+// unique, and not by the pid, which the kernel uses again.
 func isRecorded(s statefile.State, m proc.Marked) bool {
 	for _, g := range s.Groups {
 		if slices.ContainsFunc(g.Processes, func(p *statefile.Process) bool { return p.Adoptable.Mark == m.Mark }) {

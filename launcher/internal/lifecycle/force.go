@@ -31,6 +31,10 @@ func (m *Machine) onForce(e Event) []Action {
 
 // stopBySignals stops a process that does not take part in the protocol: the process gets the stop
 // signals, and has time until MaxAt.
+//
+// The time is MaxAt and not the grace period, because such a process cannot ask for more time. It
+// is at least the SIGTERM timeout, even if MaxAt has passed while the launcher tried to call the
+// process, but never beyond the total deadline.
 func (m *Machine) stopBySignals(now time.Time, message string) []Action {
 	m.enter(Draining)
 	m.phase, m.Message = signalled, message
@@ -51,6 +55,8 @@ func (m *Machine) stopBySignals(now time.Time, message string) []Action {
 	return m.sendNextSignal(now)
 }
 
+// sendNextSignal returns the action for the next of the configured stop signals, and schedules the
+// one after it. The caller has checked that one is left.
 func (m *Machine) sendNextSignal(now time.Time) []Action {
 	s := m.cfg.Shutdown.StopSignals[m.SignalsSent]
 	m.SignalsSent++
@@ -58,6 +64,8 @@ func (m *Machine) sendNextSignal(now time.Time) []Action {
 	return []Action{{Kind: DoSignal, Signal: s}}
 }
 
+// scheduleNextSignal sets signalAt to the time of the next stop signal, one SIGTERM timeout from
+// now, or to zero if all were sent.
 func (m *Machine) scheduleNextSignal(now time.Time) {
 	m.signalAt = time.Time{}
 	if m.SignalsSent < len(m.cfg.Shutdown.StopSignals) {
@@ -65,12 +73,18 @@ func (m *Machine) scheduleNextSignal(now time.Time) {
 	}
 }
 
+// terminate sends SIGTERM to the process and to all that it has started, for the given reason, and
+// SIGKILL follows after the SIGTERM timeout. Unlike the stop signals, which only the process gets,
+// this is the first half of force: the outcome is Killed even if the process then exits with 0.
 func (m *Machine) terminate(now time.Time, reason string) []Action {
 	m.phase, m.ForceReason = terminating, reason
 	m.killAt = m.capKill(now.Add(m.cfg.Shutdown.SIGTERMTimeout))
 	return []Action{{Kind: DoTerminate}}
 }
 
+// kill sends SIGKILL to the process and to all that it has started. A process in an uninterruptible
+// system call survives SIGKILL for as long as that call takes. So after ReapTimeout the launcher
+// reports the process as Unconfirmed, and goes on waiting for it.
 func (m *Machine) kill(now time.Time) []Action {
 	m.enter(ShutdownRequested)
 	m.phase, m.giveUpAt = killing, now.Add(spec.ReapTimeout)
@@ -78,6 +92,10 @@ func (m *Machine) kill(now time.Time) []Action {
 }
 
 // end records how the process has ended.
+//
+// Only what the kernel says decides. The cases are in order of precedence: an exit status that is
+// not known, as of an adopted process, before force; force before a drain that has failed; and that
+// before the exit code.
 func (m *Machine) end(e Event) {
 	m.phase = ended
 	if e.Kind == OnSpawnFailed {

@@ -11,6 +11,9 @@ import (
 )
 
 // onReadiness handles the answer to a call of GetReadinessStatus, or the error of that call.
+//
+// A call that was sent before the process became ready, or pushed that it is ready, can be answered
+// with a state that is no longer true. callStale marks such a call, and its answer is ignored.
 func (m *Machine) onReadiness(e Event) []Action {
 	m.callPending = false
 	stale := m.callStale
@@ -53,6 +56,10 @@ func (m *Machine) onReadiness(e Event) []Action {
 	return m.tick(e.At)
 }
 
+// onReadinessError handles a failed call of GetReadinessStatus. A process that is not known to
+// serve the protocol may never do so, so the failure says nothing about it. Of one that does,
+// Unavailable and DeadlineExceeded are normal while it starts; any other code is an answer that
+// will not change, so the start has failed.
 func (m *Machine) onReadinessError(e Event) []Action {
 	if e.Code != codes.Unavailable && m.cfg.Protocol == spec.Auto && m.uses == "" {
 		m.uses = spec.GRPC // an error other than Unavailable shows that the process listens for calls
@@ -70,6 +77,8 @@ func (m *Machine) onReadinessError(e Event) []Action {
 	return m.tick(e.At)
 }
 
+// onPushedReady handles the notification of a process that it is ready. It saves up to a poll
+// interval at each start.
 func (m *Machine) onPushedReady(e Event) []Action {
 	m.usesLifecycle(e.At)
 	if m.phase != starting {
@@ -96,6 +105,8 @@ func (m *Machine) notReadyAnyMore(now time.Time, reason string) []Action {
 	return m.failLiveness(now, reason)
 }
 
+// becomeReady makes a process ready whose protocol and probes all say so, and adds it to routing.
+// It is also called when a readiness probe succeeds again after it has failed.
 func (m *Machine) becomeReady(now time.Time, message string) []Action {
 	m.enter(Ready)
 	m.phase, m.ReadyAt, m.Message = running, now, message
@@ -131,6 +142,9 @@ func (m *Machine) failLiveness(now time.Time, reason string) []Action {
 }
 
 // lastReport returns what the process has reported before it failed to become ready.
+//
+// The text ends up in the error of a roll or in an alarm, so it names the usual mistake: a program
+// without the lifecycle protocol that was not configured as one.
 func (m *Machine) lastReport() string {
 	const hint = "if it does not serve the lifecycle protocol, set protocol signals"
 	if report := m.probeReport(); report != "" {

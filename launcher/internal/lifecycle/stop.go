@@ -13,6 +13,10 @@ import (
 
 // onStop begins to stop the process. If the process is already being stopped, onStop does nothing,
 // so the first reason is kept.
+//
+// A process in routing, or with pre-stop hooks, is deregistered first and is asked to stop only
+// then: asked at once, it would refuse requests that the router still sends to it. A process that
+// an earlier launcher has already asked continues where it was; see resumeShutdown.
 func (m *Machine) onStop(e Event) []Action {
 	if m.phase > running {
 		return nil
@@ -48,6 +52,8 @@ func (m *Machine) onStop(e Event) []Action {
 	return []Action{{Kind: DoDeregister}}
 }
 
+// onDeregistered is called when the router was called, whether that has succeeded or not, and the
+// hooks have run.
 func (m *Machine) onDeregistered(e Event) []Action {
 	if m.phase == deregistering {
 		// The delay begins when the router has stopped sending work to the process, and not already
@@ -58,6 +64,9 @@ func (m *Machine) onDeregistered(e Event) []Action {
 }
 
 // requestShutdown asks the process to stop.
+//
+// From here the time of the process is counted: the grace period, and MaxAt, beyond which no
+// request for more time can move its deadline.
 func (m *Machine) requestShutdown(now time.Time) []Action {
 	m.enter(ShutdownRequested)
 	m.AskedAt = now
@@ -94,6 +103,10 @@ func (m *Machine) resumeShutdown(e Event) []Action {
 }
 
 // onAck handles the answer to a call of Shutdown, or the error of that call.
+//
+// An acknowledgement moves the deadline from the grace period to MaxAt, unless the grace period is
+// enforced: a process that takes part is trusted to end by itself, and the end of the grace period
+// is only reported. A process that declines, or lacks the call, is stopped by signals.
 func (m *Machine) onAck(e Event) []Action {
 	m.callPending = false
 	if m.phase != requesting {
@@ -131,6 +144,10 @@ func (m *Machine) onAck(e Event) []Action {
 }
 
 // onStatus handles the answer to a call of GetShutdownStatus, or the error of that call.
+//
+// COMPLETE does not end the process here: only its exit does, because a program can report that it
+// is done and then hang. A process that reports COMPLETE and asks for more time at once contradicts
+// itself, and gets none.
 func (m *Machine) onStatus(e Event) []Action {
 	m.callPending = false
 	if m.phase != draining {
@@ -187,6 +204,9 @@ func (m *Machine) onLessTime(e Event) []Action {
 }
 
 // extend moves the deadline of the drain, up to MaxAt, as the process has requested.
+//
+// Without a duration, the process gets another grace period from now. A request never shortens the
+// deadline: an answer that is late could otherwise undo a longer grant.
 func (m *Machine) extend(e Event) {
 	more := wireDuration(e.Status.GetAdditionalSeconds(), e.Status.GetAdditionalMs())
 	if more == 0 {
@@ -266,6 +286,8 @@ func (m *Machine) GraceReport() string {
 		m.Grace, asked, m.MaxAt.Sub(m.AskedAt).Round(time.Millisecond), m.blockers())
 }
 
+// shorten bounds the text of a process within a message of the launcher, by characters and not by
+// bytes, so that it cuts none in half.
 func shorten(s string) string {
 	const limit = 80
 	if r := []rune(s); len(r) > limit {

@@ -6,7 +6,8 @@ import (
 )
 
 // Next returns the time at which the machine needs an OnTick event, or the zero time if it needs
-// none.
+// none. It is the earliest of the times that matter in the current phase. While a call is pending,
+// there is no next poll: the answer, or the timeout of the call, is an event of its own.
 func (m *Machine) Next() time.Time {
 	var next time.Time
 	at := func(t time.Time) {
@@ -45,7 +46,8 @@ func (m *Machine) Next() time.Time {
 	return next
 }
 
-// tick returns the actions that are due.
+// tick returns the actions that are due. Most handlers of events end with it: an event may have
+// moved a time, and the caller sends OnTick only for the time that Next returns.
 func (m *Machine) tick(now time.Time) []Action {
 	switch m.phase {
 	case starting:
@@ -87,6 +89,9 @@ func due(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
 // pollDue reports whether it is time to call the process again.
 func (m *Machine) pollDue(now time.Time) bool { return !m.callPending && due(m.pollAt, now) }
 
+// tickStarting handles the phase starting. With protocol auto, silence makes a process ready after
+// the settle time; that comes before readyBy, because the settle time is never longer than the
+// health check timeout.
 func (m *Machine) tickStarting(now time.Time) []Action {
 	if actions, ready := m.tickAuto(now); ready {
 		return actions
@@ -100,6 +105,10 @@ func (m *Machine) tickStarting(now time.Time) []Action {
 	return nil
 }
 
+// tickDeregistering handles the phase deregistering. A router that hangs, or a hook, delays the
+// request to stop until deregisterBy at most. With a total deadline, terminateBy can come first:
+// then the process gets SIGTERM without having been asked, so that a fifth of the deadline is left
+// for SIGTERM and SIGKILL.
 func (m *Machine) tickDeregistering(now time.Time) []Action {
 	switch {
 	case due(m.terminateBy, now):
@@ -110,6 +119,11 @@ func (m *Machine) tickDeregistering(now time.Time) []Action {
 	return nil
 }
 
+// tickRequesting handles the phase requesting, in which the process has not answered the call
+// Shutdown. What follows at the deadline depends on whether the process is known to serve the
+// protocol. One that is known to, and does not answer, hangs: it gets SIGTERM at once. One that was
+// never reached may be a program without the protocol, so it gets its stop signals and the time
+// until MaxAt, like every such program.
 func (m *Machine) tickRequesting(now time.Time) []Action {
 	switch {
 	case due(m.Deadline, now) && (m.callHung || m.responsive):
@@ -122,6 +136,10 @@ func (m *Machine) tickRequesting(now time.Time) []Action {
 	return nil
 }
 
+// tickDraining handles the phase draining. At the end of a grace period that is not enforced, it
+// does not report at once, but asks for the status first: the report is to say what blocks the
+// drain now. If a call is pending, the answer to that one serves. See onStatus, which reads
+// graceOver.
 func (m *Machine) tickDraining(now time.Time) []Action {
 	switch {
 	case due(m.Deadline, now):
@@ -150,6 +168,9 @@ func (m *Machine) askStatus(now time.Time) []Action {
 	return actions
 }
 
+// tickSignalled handles the phase signalled. SignalsSent is 0 there only if the process has said by
+// itself that it stops (STOPPING=1): then it is left alone until killAt, and SIGTERM comes before
+// SIGKILL, because it has had no signal yet.
 func (m *Machine) tickSignalled(now time.Time) []Action {
 	switch {
 	case due(m.killAt, now) && m.SignalsSent == 0:

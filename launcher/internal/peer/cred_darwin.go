@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// of asks the kernel for LOCAL_PEERCRED, and LOCAL_PEERPID, because the former has no pid.
 func of(conn *net.UnixConn) (Info, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

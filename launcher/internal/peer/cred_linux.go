@@ -6,6 +6,8 @@ import (
 	"syscall"
 )
 
+// of asks the kernel for SO_PEERCRED: the kernel recorded the credentials when the other process
+// connected, and they stay what they were, even if it has passed the socket on.
 func of(conn *net.UnixConn) (Info, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

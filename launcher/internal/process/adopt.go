@@ -17,6 +17,8 @@ import (
 // Restore fills p from the record found. It also writes that record to the state file again, at
 // once and without waiting until the process answers, because the launcher can be killed at any
 // time.
+//
+// It is called before the goroutine of run starts, so it needs no lock.
 func (p *Process) Restore(found *statefile.Process, now time.Time) {
 	p.adopted, p.digest, p.adoptable, p.grace = found, found.Digest, found.Adoptable, found.Grace
 	p.conn.RestorePort(found.Port)
@@ -41,6 +43,9 @@ func (p *Process) Record() *statefile.Process {
 }
 
 // adopt opens the outputs of a process that an earlier launcher started, and watches it.
+//
+// An output that cannot be opened is lost, which an alarm says, but the process is adopted
+// nevertheless: to kill it for its log would cost more.
 func (p *Process) adopt() error {
 	files := p.adopted.Outputs
 	p.adopted.Outputs = [2]*os.File{}

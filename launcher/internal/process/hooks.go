@@ -12,6 +12,10 @@ import (
 )
 
 // runHooks runs the pre-stop hooks one after the other.
+//
+// It runs in a goroutine of its own, which p.calls counts, so the machine continues when the time
+// for leaving routing has passed, even if a hook hangs. A hook that fails is published and keeps
+// neither the next one nor the stop from running.
 func (p *Process) runHooks() {
 	for _, h := range p.Config().PreStop {
 		if p.hooksOver() {
@@ -25,6 +29,9 @@ func (p *Process) runHooks() {
 	}
 }
 
+// runHook runs one hook, and kills it when its timeout has passed, the scope of the process is
+// forced, the process ends or it is being killed. The goroutine that watches for these ends with
+// the call. The hook runs in the working directory of the launcher, not in that of the process.
 func (p *Process) runHook(h spec.Hook) error {
 	ctx, cancel := context.WithTimeoutCause(p.scope.Work(), h.Timeout, fmt.Errorf("killed after %v", h.Timeout))
 	defer cancel()

@@ -19,6 +19,11 @@ import (
 )
 
 // perform carries out an action that the machine has returned.
+//
+// The goroutine of run calls it and must not wait here, because the inbox would not be read
+// meanwhile. So all that can take long happens in goroutines that p.calls counts: calls of the
+// process and the router, and the hooks. They report their results through the inbox. Signals are
+// sent at once.
 func (p *Process) perform(m *lifecycle.Machine, a lifecycle.Action) {
 	cfg := m.Config()
 	switch a.Kind {
@@ -31,6 +36,10 @@ func (p *Process) perform(m *lifecycle.Machine, a lifecycle.Action) {
 	case lifecycle.DoShutdown:
 		in := p.shutdownRequest(m)
 		p.call(lifecycle.OnAck, cfg.Shutdown.Poll, func(ctx context.Context, e *lifecycle.Event) (err error) {
+			// If the process has used the protocol, the call fails at once when nothing listens any
+			// more. Otherwise the connection may never have been made, and be in its back-off; so
+			// the call waits for it, provided that something listens at all. If nothing does, the
+			// process is taken for a program without the protocol, without waiting for the timeout.
 			known := p.usedProtocol() == spec.GRPC
 			if !known && !p.conn.IsServed() {
 				return status.Error(codes.Unavailable, "it does not use the lifecycle protocol")
@@ -114,6 +123,9 @@ func (p *Process) shutdownRequest(m *lifecycle.Machine) *pb.ShutdownRequest {
 
 // call calls the process and sends the result to the inbox. The timeout is no longer than the
 // interval of such calls.
+//
+// The timeout bounds the call. An error of the call becomes the code and the text of the event, and
+// the answer is then nil.
 func (p *Process) call(kind lifecycle.EventKind, timeout time.Duration, f func(ctx context.Context, e *lifecycle.Event) error) {
 	p.calls.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -175,6 +187,7 @@ func (p *Process) Signal(sig syscall.Signal, reason string) (bool, error) {
 	return true, nil
 }
 
+// wireSeconds and wireMillis round up, because 0 would mean no limit in a request.
 func wireSeconds(d time.Duration) int32 { return int32((d + time.Second - 1) / time.Second) }
 
 func wireMillis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }

@@ -24,6 +24,9 @@ type Instance struct {
 }
 
 // setRouted records whether the process should be in routing.
+//
+// It only states the aim; route then makes the one call that reaches it. So an order to leave that
+// comes while the router is being called is not lost: the next route sees it.
 func (p *Process) setRouted(routed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,6 +55,11 @@ func (p *Process) deregister() {
 }
 
 // route calls the router, unless the process is already added or removed as it should be.
+//
+// The mutex routing serializes the calls for one process: a late Add must not follow a Remove, or
+// the router would keep a process that has ended. mu is not held during the call, which can take
+// RouterTimeout. A failed Remove is published and counts as done, because a router that is down
+// must not hold up a stop.
 func (p *Process) route() error {
 	p.routing.Lock()
 	defer p.routing.Unlock()

@@ -45,6 +45,10 @@ func (p *Process) placeholders() spawn.Placeholders {
 }
 
 // start starts or adopts the subprocess, and the goroutines that copy its output.
+//
+// The order matters. The socket for messages, the masking of secrets and, for a process to be kept,
+// the entry in the state file must be there before the process runs: it may print, report or
+// outlive this launcher at once. If start fails, run cleans up what was created.
 func (p *Process) start() error {
 	if p.cfg.UsesPort() && p.adopted == nil {
 		port, err := p.group.Ports.Take()
@@ -140,6 +144,10 @@ func (p *Process) learnSecrets(args, env []string) {
 // prepareToKeep makes the process that is about to be started independent of this launcher, and
 // records it for the next one, if the state file can be written. The caller calls done when the
 // process has been started.
+//
+// A process to be kept writes its output to named pipes, because the ends of ordinary pipes would
+// be closed when this launcher dies, and the process would get SIGPIPE. It has a containment of its
+// own instead of the launcher's, and no signal at the death of its parent.
 func (p *Process) prepareToKeep(child *proc.Spec) (done func(), err error) {
 	done = func() {
 		child.Stdout.Close()
@@ -177,6 +185,9 @@ func (p *Process) prepareToKeep(child *proc.Spec) (done func(), err error) {
 }
 
 // onStarted records a process that runs, and copies its output.
+//
+// The goroutine of run calls it before it reads any event. Closing begun publishes proc to the
+// goroutines that wait for it.
 func (p *Process) onStarted(started *proc.Process) {
 	p.mu.Lock()
 	p.proc = started
@@ -203,6 +214,9 @@ func (p *Process) onStarted(started *proc.Process) {
 }
 
 // startProbes starts the probes of the process. They end when the process is being stopped.
+//
+// Probes report through the inbox, like everything about the process, so a verdict has its place
+// among the messages that the process sends.
 func (p *Process) startProbes() {
 	g := p.placeholders().Probed(p.cfg)
 	if p.adopted != nil && p.adopted.ReadyAt != 0 {

@@ -45,6 +45,8 @@ func (s Status) Took() time.Duration {
 	return s.Ended.Sub(s.Asked)
 }
 
+// Status returns a copy of what is known of the process at this moment. It may be called by any
+// goroutine. What it points to is never changed, but replaced.
 func (p *Process) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,6 +54,9 @@ func (p *Process) Status() Status {
 }
 
 // update takes the status from the machine after an event, and publishes what has changed.
+//
+// The goroutine of run calls it after each event, with mu unlocked: subscribers, and the controller
+// behind Changed, ask for the Status, which locks mu.
 func (p *Process) update(m *lifecycle.Machine, before lifecycle.State, e lifecycle.Event) {
 	wasReady := !p.Status().ReadyAt.IsZero()
 	st, isNew := p.store(m, before, e)
@@ -72,6 +77,10 @@ func (p *Process) update(m *lifecycle.Machine, before lifecycle.State, e lifecyc
 
 // store stores what the machine says. It returns the status, and whether stopTimes or said
 // has changed.
+//
+// Texts of the process are masked here, before others can ask for the status: a process may have a
+// secret in its message. With protocol auto, a process that became ready also records for its group
+// what it uses, and later processes of the group are expected to use the same.
 func (p *Process) store(m *lifecycle.Machine, before lifecycle.State, e lifecycle.Event) (st Status, isNew bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
