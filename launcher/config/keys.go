@@ -95,8 +95,8 @@ var (
 // addFields adds the keys of the fields of a struct. Env is left out, because its elements are
 // checked by their names.
 //
-// The map answers the question under which key a field of package launcher is in the file: that
-// package knows only fields, and its errors are to name what the user has written.
+// Package launcher knows only fields, and its errors are to name what the user has written. So the
+// map leads from each field, such as Shutdown.Max, to its key in the file.
 func addFields(field, at string, t reflect.Type, all []*setting, to map[string]string) {
 	for _, k := range all {
 		path, t := field, t

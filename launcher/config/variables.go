@@ -76,7 +76,8 @@ func expand(text string, lookUp func(string) (string, bool)) (_, rule string) {
 
 // cutBrace cuts the text at the brace that closes it. Variables in it have braces of their own.
 //
-// A doubled $ is skipped, so that $${ opens nothing.
+// A doubled $ stands for the character $. So the brace in $${ opens no variable, and needs none to
+// close it.
 func cutBrace(text string) (inside, rest string, ok bool) {
 	depth := 1
 	for i := 0; i < len(text); i++ {

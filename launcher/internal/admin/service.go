@@ -255,9 +255,9 @@ func (s *service) WatchEvents(in *pb.WatchEventsRequest, to grpc.ServerStreaming
 	return status.FromContextError(to.Context().Err()).Err() // the error is nil if the launcher has ended
 }
 
-// Upgrade is two calls. The first does not return after a success (of a dry run it does), because the connection ends when
-// the new program is executed. So the client repeats it with confirm and the same id, and the new
-// program answers.
+// Upgrade serves both calls of an upgrade. If the first succeeds, it never returns, because the
+// connection ends when the new program is executed; only a dry run returns. So the client then
+// calls again with confirm and the same id, and the new program answers.
 func (s *service) Upgrade(ctx context.Context, in *pb.UpgradeRequest) (*pb.UpgradeResponse, error) {
 	if !in.GetConfirm() {
 		// An upgrade that has begun continues if the client disconnects.

@@ -86,8 +86,8 @@ func (c *Controller) endChecks() {
 
 // onCheck handles the result of a check. An error means that the check gave no answer.
 //
-// No answer is neither a success nor a failure: the check is repeated, and the wait for the
-// canaries goes on. An unchanged reason is published once.
+// A check that gives no answer has neither succeeded nor failed: it is repeated, and the wait for
+// the canaries goes on. The reason is published when it differs from that of the check before.
 func (c *Controller) onCheck(failed string, err error) {
 	k := c.checks
 	was := k.noAnswer

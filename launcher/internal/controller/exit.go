@@ -16,9 +16,8 @@ import (
 
 // OnChange handles a change of the status of a process.
 //
-// The caller has locked the Controller, and so calls the methods of Host with it locked. A change
-// of a process that is not among the instances comes too late to matter: the process has been
-// removed.
+// The caller has locked the Controller, which stays locked during the calls of the Host. If the
+// process is not among the instances, it has been removed already, and nothing is left to decide.
 func (c *Controller) OnChange(p Process, st process.Status) {
 	i := c.instances.of(p)
 	if i == nil {
@@ -117,8 +116,8 @@ func (c *Controller) publishRestart(st process.Status, why string, pause time.Du
 
 // publishGivenUp publishes that the group was given up after the failure of a process.
 //
-// The failure is kept for the error that callers get later, when this process may have been
-// forgotten.
+// The text of the failure is kept: GivenUp returns it later, when the status of this process may
+// have been removed from those that have ended.
 func (c *Controller) publishGivenUp(st process.Status) {
 	c.lastFailure = st.ID + ": " + failureOf(st)
 	c.host.Publish(events.Event{Kind: events.Alarm, Message: c.givenUpError().Rule()})
@@ -163,8 +162,9 @@ func (e *GivenUpError) Error() string {
 
 // finish counts a process as finished in the wanted revision.
 //
-// A process that has finished is not run again in this revision. Another revision has its own
-// count, so a roll runs jobs once more.
+// A process that has finished is not run again while the group wants this revision. The count
+// belongs to the revision: after a roll of a job to another one, each of its processes runs once
+// more.
 func (c *Controller) finish(i *instance, failed bool) {
 	i.finishedIn = c.revisions.Current
 	c.revisions.Wanted().Finish(failed)

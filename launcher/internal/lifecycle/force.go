@@ -93,9 +93,10 @@ func (m *Machine) kill(now time.Time) []Action {
 
 // end records how the process has ended.
 //
-// Only what the kernel says decides. The cases are in order of precedence: an exit status that is
-// not known, as of an adopted process, before force; force before a drain that has failed; and that
-// before the exit code.
+// It goes by the exit status that the kernel has given, and not by what the process has reported
+// before. More than one case can apply, so their order matters: an unknown exit status, as of an
+// adopted process, hides all else; a process that was forced is not called crashed; and a drain
+// that has failed is named rather than its exit code.
 func (m *Machine) end(e Event) {
 	m.phase = ended
 	if e.Kind == OnSpawnFailed {

@@ -65,8 +65,8 @@ func (m *Machine) onDeregistered(e Event) []Action {
 
 // requestShutdown asks the process to stop.
 //
-// From here the time of the process is counted: the grace period, and MaxAt, beyond which no
-// request for more time can move its deadline.
+// The time of the process counts from this moment: its grace period, and MaxAt, which no request
+// for more time can exceed.
 func (m *Machine) requestShutdown(now time.Time) []Action {
 	m.enter(ShutdownRequested)
 	m.AskedAt = now

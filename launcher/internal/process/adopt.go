@@ -44,8 +44,8 @@ func (p *Process) Record() *statefile.Process {
 
 // adopt opens the outputs of a process that an earlier launcher started, and watches it.
 //
-// An output that cannot be opened is lost, which an alarm says, but the process is adopted
-// nevertheless: to kill it for its log would cost more.
+// If an output cannot be opened, an alarm says that it is lost, and the process is adopted
+// nevertheless, because its work matters more than its log.
 func (p *Process) adopt() error {
 	files := p.adopted.Outputs
 	p.adopted.Outputs = [2]*os.File{}

@@ -145,9 +145,9 @@ func (p *Process) learnSecrets(args, env []string) {
 // records it for the next one, if the state file can be written. The caller calls done when the
 // process has been started.
 //
-// A process to be kept writes its output to named pipes, because the ends of ordinary pipes would
-// be closed when this launcher dies, and the process would get SIGPIPE. It has a containment of its
-// own instead of the launcher's, and no signal at the death of its parent.
+// A process to be kept writes its output to named pipes. With ordinary ones, their only reader
+// would be gone when this launcher dies, and the process would die of SIGPIPE. It also has a
+// containment of its own instead of the launcher's, and gets no signal when its parent dies.
 func (p *Process) prepareToKeep(child *proc.Spec) (done func(), err error) {
 	done = func() {
 		child.Stdout.Close()

@@ -55,8 +55,8 @@ func (p *Process) Status() Status {
 
 // update takes the status from the machine after an event, and publishes what has changed.
 //
-// The goroutine of run calls it after each event, with mu unlocked: subscribers, and the controller
-// behind Changed, ask for the Status, which locks mu.
+// The goroutine of run calls it after each event. It must not hold mu, because what it calls, such
+// as Changed, asks for the Status, and that locks mu.
 func (p *Process) update(m *lifecycle.Machine, before lifecycle.State, e lifecycle.Event) {
 	wasReady := !p.Status().ReadyAt.IsZero()
 	st, isNew := p.store(m, before, e)
