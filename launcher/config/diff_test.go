@@ -1,12 +1,15 @@
 package config_test
 
 import (
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher/config"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
 func TestDiff_ListsEachChangeWithItsEffect(t *testing.T) {
@@ -102,6 +105,48 @@ process_groups:
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A diff says "rolls the group" of exactly the settings whose change replaces the processes.
+func TestDiff_RollsWhatReloadRolls(t *testing.T) {
+	untold := []string{"Name", "Env", "Conditions"} // a name is another group; the other two have keys by name
+	fields := reflect.TypeFor[spec.Group]()
+	for i := range fields.NumField() {
+		name := fields.Field(i).Name
+		effect, ok := config.EffectOf(name)
+		if slices.Contains(untold, name) {
+			continue
+		}
+		var changed spec.Group
+		fill(reflect.ValueOf(&changed).Elem().Field(i))
+		replaces := !spec.Group{}.SameProcess(changed)
+		if !ok || (effect == config.Rolls || effect == config.Restarts) != replaces {
+			t.Errorf("%s: effect %q, but a reload replaces the processes: %v", name, effect, replaces)
+		}
+	}
+}
+
+// fill sets v to a value other than the zero value.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Float64:
+		v.SetFloat(1)
+	case reflect.Uint64:
+		v.SetUint(1)
+	default:
+		v.SetInt(1)
 	}
 }
 

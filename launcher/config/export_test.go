@@ -1,6 +1,10 @@
 package config
 
-import "reflect"
+import (
+	"cmp"
+	"reflect"
+	"strings"
+)
 
 // Keys returns all keys of a file, with their values in the configuration and in its first group.
 func Keys(c *Config) map[string]reflect.Value {
@@ -23,4 +27,15 @@ func Keys(c *Config) map[string]reflect.Value {
 	walk("", configKeys, reflect.ValueOf(*c))
 	walk("", groupKeys, reflect.ValueOf(c.Groups[0]))
 	return all
+}
+
+// EffectOf returns the effect of a change of a field of launcher.GroupConfig, and of the fields in it.
+func EffectOf(field string) (effect Effect, ok bool) {
+	for f, key := range keys {
+		if outer, _, _ := strings.Cut(f, "."); outer == field {
+			key, _, _ = strings.Cut(key, ".")
+			return cmp.Or(effects[key], AtOnce), true
+		}
+	}
+	return "", false
 }
