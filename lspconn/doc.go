@@ -23,10 +23,10 @@
 // guard in the parent scope until its process has been reaped. Stopping the program therefore
 // closes every connection, and waiting for the program's completion waits for every server process.
 //
-// The guard report of the scope names what a connection is waiting for: "queue" for messages that have not been written,
-// "calls" for calls without a response, "requests" for requests of the server whose response has
-// not been written, "notifications" for calls of OnNotify, and "process" for the process itself. Force
-// ends the process at once.
+// The guard report of the scope names what a connection is waiting for: "queue" for messages that
+// have not been written, "calls" for calls without a response, "requests" for requests of the server
+// whose response has not been written, "notifications" for calls of OnNotify, and "process" for the
+// process itself. Force ends the process at once.
 //
 // # Order
 //

@@ -6,7 +6,8 @@ import (
 	"syscall"
 )
 
-// Signal sends sig to the leader only, or to the process that has taken its place; see Follow. It returns [os.ErrProcessDone] once the leader has exited.
+// Signal sends sig to the leader only, or to the process that has taken its place; see Follow. It
+// returns [os.ErrProcessDone] once the leader has exited.
 func (p *Process) Signal(sig os.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
