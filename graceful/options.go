@@ -99,10 +99,14 @@ func WithMaxExtension(d time.Duration) Option {
 // this.
 //
 // SIGPIPE asks the process to stop if no process reads its standard output or standard error any
-// more; writes to other closed pipes and connections only return an error. Without SIGPIPE in the
-// list, it has its usual effect until the process is asked to stop. SIGPIPE never ends a process
-// that is draining, unless WithSignals has no arguments. Only Linux, macOS and FreeBSD have SIGPIPE
-// in the default list.
+// more; writes to other closed pipes and connections only return an error. SIGPIPE never ends a
+// process that is draining, unless WithSignals has no arguments. Only Linux, macOS and FreeBSD have
+// SIGPIPE in the default list.
+//
+// Without SIGPIPE in the list, it has its usual effect until the process is asked to stop. In
+// "program | tee log", ^C ends both, and a write of the program to the pipe may then come before
+// Run has received the ^C. Such a write ends the process before it has drained. So leave SIGPIPE
+// out only if the program handles it itself.
 //
 // Without arguments Run handles no signal, as is necessary in a testing/synctest bubble; the end of
 // the context then asks the process to stop.
