@@ -30,6 +30,15 @@ func goScope(n int) {
 	}
 }
 
+// endWork does what goScope does besides starting goroutines.
+func endWork(n int) {
+	for range n {
+		s := ctxshutdown.New(context.Background())
+		s.Work()
+		check(s.Shutdown().Wait(context.Background()))
+	}
+}
+
 //go:noinline
 func goGroup(n int) {
 	for i := 0; i < n; i += goBatch {

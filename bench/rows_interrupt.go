@@ -110,6 +110,15 @@ func numbers(n int) iter.Seq[int] {
 	}
 }
 
+// passed returns a sequence of the elements of seq. It costs what Seq would cost without its check.
+//
+//go:noinline
+func passed(seq iter.Seq[int]) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		seq(func(v int) bool { return yield(v) })
+	}
+}
+
 //go:noinline
 func sum(seq iter.Seq[int]) (total int) {
 	for v := range seq {
