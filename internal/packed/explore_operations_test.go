@@ -325,7 +325,19 @@ func operations() []operation {
 // TestExplore_EveryOrderOfTwoOperationsKeepsInvariants runs every two operations concurrently, also
 // an operation with itself, in each order of their steps.
 func TestExplore_EveryOrderOfTwoOperationsKeepsInvariants(t *testing.T) {
-	exploreAll(t, number(t, "SWANSONG_SCHEDULES", 500), number(t, "SWANSONG_PREEMPTIONS", 3))
+	exploreAll(t, worlds(), operations(), number(t, "SWANSONG_SCHEDULES", 500), number(t, "SWANSONG_PREEMPTIONS", 3))
+}
+
+// TestExplore_EveryOrderOfTwoLateGuardsKeepsInvariants runs every two acquisitions concurrently in a
+// tree that was stopped before.
+func TestExplore_EveryOrderOfTwoLateGuardsKeepsInvariants(t *testing.T) {
+	stopped := start{"a stopped tree", func() *world {
+		w := newWorld()
+		w.stop(w.root)
+		return w
+	}}
+	guards := slices.DeleteFunc(operations(), func(op operation) bool { return !strings.HasPrefix(op.name, "guard ") })
+	exploreAll(t, []start{stopped}, guards, number(t, "SWANSONG_SCHEDULES", 500), number(t, "SWANSONG_PREEMPTIONS", 2))
 }
 
 // TestExplore_EveryOrderOfTwoOperationsAndStopKeepsInvariants runs every two operations
@@ -333,7 +345,7 @@ func TestExplore_EveryOrderOfTwoOperationsKeepsInvariants(t *testing.T) {
 func TestExplore_EveryOrderOfTwoOperationsAndStopKeepsInvariants(t *testing.T) {
 	ops := operations()
 	stop := ops[slices.IndexFunc(ops, func(op operation) bool { return op.name == "stop root" })]
-	exploreAll(t, number(t, "SWANSONG_SCHEDULES", 0), number(t, "SWANSONG_PREEMPTIONS", 1), stop)
+	exploreAll(t, worlds(), ops, number(t, "SWANSONG_SCHEDULES", 0), number(t, "SWANSONG_PREEMPTIONS", 1), stop)
 }
 
 // number returns the value of an environment variable, or n if it is not set.
@@ -346,14 +358,14 @@ func number(t *testing.T, name string, n int) int {
 	return n
 }
 
-// exploreAll explores every pair of operations beside the others, in all worlds. If most schedules do
-// not suffice to visit all states, it runs every schedule with at most the given number of preemptions.
-func exploreAll(t *testing.T, most, preemptions int, others ...operation) {
-	schedules, whole, ops := 0, 0, operations()
+// exploreAll explores every pair of ops beside the others, in all worlds. If most schedules do not
+// suffice to visit all states, it runs every schedule with at most the given number of preemptions.
+func exploreAll(t *testing.T, worlds []start, ops []operation, most, preemptions int, others ...operation) {
+	schedules, whole := 0, 0
 	for i, a := range ops {
 		for _, b := range ops[i:] {
 			threads := append([]operation{a, b}, others...)
-			for _, world := range worlds() {
+			for _, world := range worlds {
 				x := explorer{preemptions: unbounded, most: most, newWorld: world.make, ops: threads}
 				fault := x.run()
 				schedules += x.schedules
@@ -375,5 +387,5 @@ func exploreAll(t *testing.T, most, preemptions int, others ...operation) {
 		}
 	}
 	pairs := len(ops) * (len(ops) + 1) / 2
-	t.Logf("%d schedules of %d pairs of operations in %d worlds; %d of %d without a bound", schedules, pairs, len(worlds()), whole, pairs*len(worlds()))
+	t.Logf("%d schedules of %d pairs of operations in %d worlds; %d of %d without a bound", schedules, pairs, len(worlds), whole, pairs*len(worlds))
 }
