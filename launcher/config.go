@@ -121,8 +121,9 @@ type GroupConfig struct {
 	ClearEnv bool `yaml:"clear_env"`
 
 	// User and UserGroup are the user and the group that the processes run as, by name or id, with
-	// the other groups of the user; default the launcher's. They need the privileges of root, and
-	// the Protocol [Signals]. HOME, USER and LOGNAME are those of the user, unless Env has them.
+	// the other groups of the user; default the launcher's. They need the privileges of root. The
+	// sockets of such a process, and what {socket} stands for, are in a directory beside the
+	// launcher's. HOME, USER and LOGNAME are those of the user, unless Env has them.
 	User      string `yaml:"user"`
 	UserGroup string `yaml:"group"`
 

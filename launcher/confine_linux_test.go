@@ -89,10 +89,11 @@ func TestUser_RunsProcessAsUser(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
+	dir := filepath.Join(shortDir(t), "state")
 	g.User, g.UserGroup, g.Protocol, g.Job = "nobody", "", launcher.GRPC, false
-	_, err = launcher.Start(t.Context(), launcher.Config{Dir: shortDir(t), Groups: []launcher.GroupConfig{g}})
-	if !errors.As(err, &wrong) || wrong.Field != "User" || !strings.Contains(wrong.Rule, "needs protocol signals") {
-		t.Errorf("with protocol grpc: %v", err)
+	_, err = launcher.Start(t.Context(), launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{g}})
+	if !errors.As(err, &wrong) || wrong.Field != "User" || !strings.Contains(wrong.Rule, "cannot enter "+filepath.Dir(dir)+"; choose another directory") {
+		t.Errorf("in a directory that the user cannot enter: %v", err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/events"
 	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
 	"github.com/swansong-go/swansong/launcher/internal/process"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
 // A Manager runs groups of processes. It is a Swansong tree:
@@ -121,7 +122,7 @@ func (m *Manager) release(goesBack bool) {
 	m.host.Containment.Empty(time.Now()) // removes the cgroup of the processes
 	unlock := func() {}
 	if m.lock != nil {
-		os.Remove(SocketIn(m.host.Dir))
+		statefile.RemoveSockets(m.host.Dir)
 		unlock = func() { m.lock.Close() }
 	}
 	m.recorder.close(unlock)

@@ -157,6 +157,7 @@ func newManager(cfg Config, dir string) *Manager {
 	m.host = &process.Host{Dir: dir, Router: cfg.Router, Helper: cfg.Helper, Publish: m.publish, RecentLines: output.NewRecent()}
 	m.recorder, m.reloader, m.upgrader = &recorder{manager: m}, newReloader(m, cfg.Source), &upgrader{manager: m}
 	m.server = admin.New(adminLauncher{m})
+	m.host.ServeUser = m.server.ServeUser
 	m.host.Deadline.Configure(cfg.TotalDeadline, cfg.TotalDeadlineDerived)
 	m.host.Secrets = secrets.New(func() { m.host.Guardian.Tell() })
 	m.host.Logs = output.NewLogs(callback.Writer("Output", cfg.Output), func(err error) {

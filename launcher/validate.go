@@ -95,7 +95,7 @@ func listenError(c *listeners.Conflict) *ConfigError { return &ConfigError{c.Gro
 // programs and certificates.
 func (c Config) checkFiles(g spec.Group) error {
 	bad := func(field, rule string) error { return &ConfigError{g.Name, field, rule} }
-	if field, err := confine.Check(g, len(c.Helper) > 0); err != nil {
+	if field, err := confine.Check(g, c.Dir, len(c.Helper) > 0); err != nil {
 		return bad(field, err.Error())
 	}
 	if g.WorkDir != "" {

@@ -5,12 +5,14 @@ package admin_test
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/launcher/internal/admin"
 	"github.com/swansong-go/swansong/launcher/internal/peer"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
@@ -27,6 +29,7 @@ var errNotFound = errors.New("not found")
 type fakeLauncher struct {
 	admin.Launcher
 	pid     int // pid of web-1
+	uid     int // uid of web-1; -1: the launcher's user
 	ready   int // number of notifications that web-1 is ready
 	stopped int // number of orders to stop web-1
 	events  chan *pb.Event
@@ -61,6 +64,7 @@ func (l *fakeLauncher) Watch() (next func(context.Context) *pb.Event, stop func(
 
 func (l *fakeLauncher) Notifier(string) (admin.Process, error) { return l, nil }
 func (l *fakeLauncher) HasPID(pid int) bool                    { return pid == l.pid }
+func (l *fakeLauncher) UID() int                               { return l.uid }
 func (l *fakeLauncher) ShutdownComplete(string, string) bool   { return true }
 func (l *fakeLauncher) Serving(context.Context, int32) error   { return nil }
 func (l *fakeLauncher) Ready(string) bool                      { l.ready++; return true }
@@ -159,5 +163,87 @@ func TestNotifyReady_IsAcceptedOnlyFromProcessItself(t *testing.T) {
 	wantCode(t, "by another process", err, codes.PermissionDenied)
 	if l.ready != 1 || other.ready != 0 {
 		t.Errorf("notifications: %d by the process, want 1, and %d by another, want 0", l.ready, other.ready)
+	}
+}
+
+// On a socket for the processes of another user, only processes that run as that user notify, and there
+// are no calls of operators.
+func TestServeUser_AcceptsOnlyNotificationsOfProcessesOfUser(t *testing.T) {
+	dir, err := os.MkdirTemp("", "admin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	l := &fakeLauncher{pid: os.Getpid(), uid: os.Geteuid()}
+	server := admin.New(l)
+	as := &proc.User{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+	socket := filepath.Join(dir, "socket")
+	for range 2 { // the second call changes nothing
+		if err := server.ServeUser(socket, as); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(peer.Credentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	to := pb.NewLauncherNotificationInterfaceClient(conn)
+	_, err = to.NotifyReady(t.Context(), &pb.ReadyNotification{ProcessId: "web-1"})
+	wantCode(t, "by the process", err, codes.OK)
+	l.uid = -1
+	_, err = to.NotifyReady(t.Context(), &pb.ReadyNotification{ProcessId: "web-1"})
+	wantCode(t, "for a process of the launcher's user", err, codes.PermissionDenied)
+	_, err = pb.NewLauncherAdminInterfaceClient(conn).StopProcess(t.Context(), &pb.StopProcessRequest{ProcessId: "web-1"})
+	wantCode(t, "a call of an operator", err, codes.Unimplemented)
+	if l.ready != 1 || l.stopped != 0 {
+		t.Errorf("%d notifications, want 1, and %d stops, want 0", l.ready, l.stopped)
+	}
+	server.Stop()
+	if err := server.ServeUser(filepath.Join(dir, "later"), as); err == nil {
+		t.Error("a server that has been stopped serves another socket")
+	}
+}
+
+// always is a listener that accepts a connection at each call of Accept.
+type always struct {
+	net.Listener
+	accepted int
+}
+
+func (l *always) Accept() (net.Conn, error) {
+	l.accepted++
+	return net.Dial("unix", l.Addr().String())
+}
+
+// A limited listener accepts a connection only when one has been closed.
+func TestLimit_AcceptsConnectionWhenOneIsClosed(t *testing.T) {
+	dir, err := os.MkdirTemp("", "admin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	ln, err := net.Listen("unix", filepath.Join(dir, "socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlimited := &always{Listener: ln}
+	limited := admin.Limit(unlimited, 1)
+	for range 2 {
+		conn, err := limited.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+		conn.Close() // makes no further room
+	}
+	conn, err := limited.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	limited.Close() // ends the next call, for which there is no room
+	if _, err := limited.Accept(); !errors.Is(err, net.ErrClosed) || unlimited.accepted != 3 {
+		t.Errorf("after Close: %v, %d connections, want 3", err, unlimited.accepted)
 	}
 }

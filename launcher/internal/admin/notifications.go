@@ -15,6 +15,7 @@ import (
 type notifications struct {
 	pb.UnimplementedLauncherNotificationInterfaceServer
 	launcher Launcher
+	only     *int // the uid of the only user whose processes may notify; nil: there is no such rule
 }
 
 func (n *notifications) NotifyReady(ctx context.Context, in *pb.ReadyNotification) (*pb.ReadyAck, error) {
@@ -58,6 +59,11 @@ func (n *notifications) caller(ctx context.Context, id string) (Process, error) 
 	info, ok := from.AuthInfo.(peer.Info)
 	if !ok || !p.HasPID(info.PID) {
 		return nil, status.Errorf(codes.PermissionDenied, "pid %d may not notify for process %q", info.PID, id)
+	}
+	// A process of another user could have connected, ended, and left its connection to others. By now,
+	// its pid may be that of a process of a third user.
+	if n.only != nil && p.UID() != *n.only {
+		return nil, status.Errorf(codes.PermissionDenied, "process %q does not run as the user with uid %d", id, *n.only)
 	}
 	return p, nil
 }

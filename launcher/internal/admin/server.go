@@ -3,13 +3,18 @@
 package admin
 
 import (
+	"errors"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/launcher/internal/mtls"
 	"github.com/swansong-go/swansong/launcher/internal/peer"
+	"github.com/swansong-go/swansong/launcher/internal/userdir"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 	"google.golang.org/grpc"
 )
@@ -20,6 +25,7 @@ const (
 	handshakeTimeout   = 10 * time.Second
 	maxConcurrentCalls = 64 // number of concurrent calls of one client
 	maxHeaderBytes     = 16 << 10
+	maxConnections     = 1000 // number of connections of the processes of another user; more of them wait
 )
 
 // answerTimeout bounds the calls that are under way when the server is stopped.
@@ -31,6 +37,11 @@ type Server struct {
 	all      []listening
 	tcp      net.Listener // nil if the service does not listen over TCP
 	unix     *net.UnixListener
+
+	mu      sync.Mutex
+	users   map[uint32]listening // for notifications of processes of other users, by uid
+	stopped bool
+	serving sync.WaitGroup // the goroutines that serve users
 }
 
 // listening is a gRPC server with its listener.
@@ -79,6 +90,39 @@ func (s *Server) ListenTCP(address string, id *mtls.Identity) error {
 	return nil
 }
 
+// ServeUser listens on a unix socket for notifications of processes that run as another user, and
+// serves until Stop or Close. Only this user can connect, and has no access to the calls of operators.
+// The directory of the socket must belong to the launcher's user. ServeUser does nothing if the socket
+// is served already.
+func (s *Server) ServeUser(path string, as *proc.User) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.users[as.UID]; ok {
+		return nil
+	}
+	if s.stopped {
+		return errors.New("the launcher is stopping")
+	}
+	ln, err := peer.Listen(path)
+	if err != nil {
+		return err
+	}
+	if err := userdir.Give(path, as); err != nil {
+		ln.Close()
+		return err
+	}
+	uid := int(as.UID)
+	server := grpc.NewServer(grpc.Creds(peer.CredentialsOf(uid)), grpc.MaxRecvMsgSize(MaxMessage),
+		grpc.ConnectionTimeout(handshakeTimeout), grpc.MaxConcurrentStreams(maxConcurrentCalls), grpc.MaxHeaderListSize(maxHeaderBytes))
+	pb.RegisterLauncherNotificationInterfaceServer(server, &notifications{launcher: s.launcher, only: &uid})
+	if s.users == nil {
+		s.users = map[uint32]listening{}
+	}
+	s.users[as.UID] = listening{server, ln}
+	s.serving.Go(func() { server.Serve(limit(ln, maxConnections)) })
+	return nil
+}
+
 // Addr returns the address at which the server listens over TCP, nil if it does not.
 func (s *Server) Addr() net.Addr {
 	if s.tcp == nil {
@@ -87,17 +131,34 @@ func (s *Server) Addr() net.Addr {
 	return s.tcp.Addr()
 }
 
-// Serve serves until Stop is called.
+// Serve serves until Stop is called, except for sockets of other users, which are served at once.
 func (s *Server) Serve() { s.each(func(l listening) { l.Serve(l.ln) }) }
 
 // Stop returns when the calls that are under way have ended. It aborts those that take longer than
 // answerTimeout, because a stream can last for ever.
 func (s *Server) Stop() {
-	s.each(func(l listening) {
+	stop := func(l listening) {
 		t := time.AfterFunc(answerTimeout, l.Stop)
 		defer t.Stop()
 		l.GracefulStop()
-	})
+	}
+	var stopping sync.WaitGroup
+	for _, l := range s.stopUsers() {
+		stopping.Go(func() { stop(l) })
+	}
+	s.each(stop)
+	stopping.Wait()
+	s.serving.Wait()
+}
+
+// stopUsers makes ServeUser fail from now on. It returns the servers for other users, once.
+func (s *Server) stopUsers() []listening {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	users := slices.Collect(maps.Values(s.users))
+	s.users = nil
+	return users
 }
 
 // Close closes the listeners of a server that may not have served.
@@ -105,6 +166,10 @@ func (s *Server) Close() {
 	for _, l := range s.all {
 		l.ln.Close()
 	}
+	for _, l := range s.stopUsers() {
+		l.Stop()
+	}
+	s.serving.Wait()
 }
 
 // each calls f for all listeners concurrently and waits.

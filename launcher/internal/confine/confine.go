@@ -13,6 +13,7 @@ import (
 
 	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
+	"github.com/swansong-go/swansong/launcher/internal/userdir"
 )
 
 // LookUp returns the user as which the processes of a group run, nil for the launcher's own user,
@@ -100,11 +101,26 @@ func groupID(name string) (uint32, error) {
 	return uint32(id), nil
 }
 
-// Check returns an error if the launcher cannot start processes of the group as their user or with
-// their limits. If there is an error, field is the name of the setting that causes it.
-func Check(g spec.Group, hasHelper bool) (field string, err error) {
-	if _, _, field, err := LookUp(g); err != nil {
+// NeedsUserDir reports whether processes that run as this user, nil for the launcher's, have their
+// sockets in a directory of their own; see package userdir.
+func NeedsUserDir(g spec.Group, as *proc.User) bool {
+	return as != nil && int(as.UID) != os.Geteuid() && g.UsesSockets()
+}
+
+// Check returns an error if a launcher with this directory cannot start processes of the group as
+// their user or with their limits. If there is an error, field is the name of the setting that causes it.
+func Check(g spec.Group, dir string, hasHelper bool) (field string, err error) {
+	as, _, field, err := LookUp(g)
+	if err != nil {
 		return field, err
+	}
+	if NeedsUserDir(g, as) {
+		if os.Geteuid() != 0 {
+			return "User", errors.New("needs protocol signals, and no {socket}, if the launcher is not root: only root can give sockets to another user")
+		}
+		if err := userdir.Check(dir, as); err != nil {
+			return "User", err
+		}
 	}
 	if len(g.Rlimits) > 0 && !hasHelper {
 		return "Rlimits", errors.New("need Config.Helper, which sets them in the process")

@@ -229,6 +229,6 @@ func cleanUp(dir string, self proc.Containment, stop <-chan os.Signal) error {
 			}
 		}
 	}
-	os.Remove(statefile.SocketIn(dir))
+	statefile.RemoveSockets(dir)
 	return statefile.Remove(path)
 }

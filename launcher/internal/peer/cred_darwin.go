@@ -2,13 +2,13 @@ package peer
 
 import (
 	"fmt"
-	"net"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
 // of asks the kernel for LOCAL_PEERCRED, and LOCAL_PEERPID, because the former has no pid.
-func of(conn *net.UnixConn) (Info, error) {
+func of(conn syscall.Conn) (Info, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return Info{}, fmt.Errorf("peer: cannot read the credentials of the process at the other end of the socket: %w", err)

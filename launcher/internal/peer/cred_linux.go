@@ -2,13 +2,12 @@ package peer
 
 import (
 	"fmt"
-	"net"
 	"syscall"
 )
 
 // of asks the kernel for SO_PEERCRED: the kernel recorded the credentials when the other process
 // connected, and they stay what they were, even if it has passed the socket on.
-func of(conn *net.UnixConn) (Info, error) {
+func of(conn syscall.Conn) (Info, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return Info{}, fmt.Errorf("peer: cannot read the credentials of the process at the other end of the socket: %w", err)

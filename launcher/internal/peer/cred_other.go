@@ -4,9 +4,9 @@ package peer
 
 import (
 	"errors"
-	"net"
+	"syscall"
 )
 
-func of(*net.UnixConn) (Info, error) {
+func of(syscall.Conn) (Info, error) {
 	return Info{}, errors.New("peer: this system does not identify the process at the other end of a socket; the launcher needs Linux or macOS")
 }

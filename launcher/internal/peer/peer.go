@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -84,9 +85,15 @@ func CredentialsIn(dir string) credentials.TransportCredentials {
 	return creds{owner: OwnerOf(info)}
 }
 
+// CredentialsOf accepts only processes of the user with this uid at the other end.
+func CredentialsOf(uid int) credentials.TransportCredentials { return creds{owner: uid, only: true} }
+
 // creds checks that the other end belongs to the same user, to root, or to the user with the uid
-// owner. If owner is -1, there is no such additional user.
-type creds struct{ owner int }
+// owner. If owner is -1, there is no such additional user. If only is set, it is the only one.
+type creds struct {
+	owner int
+	only  bool
+}
 
 func (c creds) ClientHandshake(_ context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return c.check(conn)
@@ -103,19 +110,27 @@ func (c creds) Clone() credentials.TransportCredentials { return c }
 func (creds) OverrideServerName(string) error           { return nil }
 
 func (c creds) check(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	unix, ok := conn.(*net.UnixConn)
-	if !ok {
+	unix, ok := conn.(syscall.Conn)
+	if !ok || conn.LocalAddr().Network() != "unix" {
 		return nil, nil, fmt.Errorf("peer: a %s connection has no credentials; only unix sockets do", conn.RemoteAddr().Network())
 	}
 	info, err := of(unix)
 	if err != nil {
 		return nil, nil, err
 	}
-	if !trusted(info.UID) && info.UID != c.owner {
+	if (c.only || !trusted(info.UID)) && info.UID != c.owner {
 		return nil, nil, fmt.Errorf("%w: the process with pid %d has uid %d", ErrForeign, info.PID, info.UID)
 	}
 	info.SecurityLevel = credentials.PrivacyAndIntegrity
 	return conn, info, nil
+}
+
+// checkOwned returns an error if a file is not a socket of the user with the uid want.
+func checkOwned(path string, isSocket bool, owner, want int) error {
+	if !isSocket || owner != want {
+		return fmt.Errorf("%w: %s is not a socket of the user with uid %d", ErrForeign, path, want)
+	}
+	return nil
 }
 
 // trusted reports whether the user with this uid may connect. The same user may, and so may root,

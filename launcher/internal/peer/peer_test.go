@@ -282,3 +282,64 @@ func TestListen_ReplacesOnlySockets(t *testing.T) {
 		t.Errorf("the socket: %v, %v", info, err)
 	}
 }
+
+func isForeign(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, peer.ErrForeign) {
+		t.Errorf("%v, want ErrForeign", err)
+	}
+}
+
+// DialOwned connects to a socket of the user, and to no other file, not even by a symbolic link.
+func TestDialOwned_ConnectsOnlyToSocketOfUser(t *testing.T) {
+	dir, err := os.MkdirTemp("", "swp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path, link := filepath.Join(dir, "s"), filepath.Join(dir, "link")
+	ln, err := peer.Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := peer.DialOwned(t.Context(), path, os.Geteuid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	_, err = peer.DialOwned(t.Context(), path, os.Geteuid()+1)
+	isForeign(t, err)
+	_, err = peer.DialOwned(t.Context(), link, os.Geteuid())
+	isForeign(t, err)
+	_, err = peer.DialOwned(t.Context(), dir, os.Geteuid())
+	isForeign(t, err)
+}
+
+// CredentialsOf accepts one user and not even root, since root's socket is not that of the process.
+func TestCredentialsOf_RefusesAllOtherUsers(t *testing.T) {
+	dir, err := os.MkdirTemp("", "swp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "s")
+	ln, err := peer.Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, _, err := peer.CredentialsOf(os.Geteuid()).ClientHandshake(t.Context(), "", conn); err != nil {
+		t.Errorf("the same user: %v", err)
+	}
+	_, _, err = peer.CredentialsOf(nobody).ClientHandshake(t.Context(), "", conn)
+	isForeign(t, err)
+}

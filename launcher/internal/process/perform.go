@@ -145,17 +145,16 @@ func (p *Process) call(kind lifecycle.EventKind, timeout time.Duration, f func(c
 // AskDrain asks the process what it would have to drain, and stops nothing. The message says why
 // the process reports no metrics, if it does not.
 func (p *Process) AskDrain(ctx context.Context) (metrics *pb.ShutdownMetrics, message string) {
-	switch {
-	case p.Status().State.Ended():
-		return nil, "it has ended"
-	case !p.cfg.Protocol.CallsProcess() || p.usedProtocol() != spec.GRPC && !p.conn.IsServed():
-		return nil, "it does not speak the protocol"
-	}
 	p.mu.Lock()
 	child := p.child
 	p.mu.Unlock()
-	if child == nil {
+	switch {
+	case p.Status().State.Ended():
+		return nil, "it has ended"
+	case p.cfg.Protocol.CallsProcess() && child == nil:
 		return nil, "it is being started"
+	case !p.cfg.Protocol.CallsProcess() || p.usedProtocol() != spec.GRPC && !p.conn.IsServed():
+		return nil, "it does not speak the protocol"
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.Config().Shutdown.Poll)
 	defer cancel()

@@ -37,7 +37,8 @@ type Host struct {
 	Router      Router // nil: there is no router
 	Helper      []string
 	Publish     func(events.Event)
-	Gate        upgrade.Gate // closed while another program takes over
+	ServeUser   func(path string, as *proc.User) error // serves a socket for notifications of processes that run as another user
+	Gate        upgrade.Gate                           // closed while another program takes over
 	Secrets     *secrets.Secrets
 	Ports       spawn.Ports
 	Logs        *output.Logs
@@ -92,6 +93,8 @@ type Process struct {
 	hooksCut chan struct{} // closed when the process is being killed, so that its hooks are killed, too
 	cutHooks func()        // closes hooksCut
 
+	user       *proc.User // another user than the launcher's, as which the process runs; nil if it does not
+	sockets    sockets    // where the sockets of the process are
 	conn       *transport.Connection
 	notify     *notify.Socket                     // the socket for messages as for sd_notify(3); nil if the process has none
 	stopProbes context.CancelFunc                 // ends the probes; nil before the process runs
@@ -133,7 +136,7 @@ func New(g *Group, id string, revision int, cfg spec.Group) *Process {
 	p.cutHooks = sync.OnceFunc(func() { close(p.hooksCut) })
 	p.markRouteTried = sync.OnceFunc(func() { close(p.routeTried) })
 	p.current.Store(&p.cfg)
-	p.conn = transport.New(transport.Config{Process: id, Socket: p.lifecycleSocket(), Transport: cfg.Transport, Poll: cfg.Shutdown.Poll, MaxMessage: admin.MaxMessage,
+	p.conn = transport.New(transport.Config{Process: id, Transport: cfg.Transport, Poll: cfg.Shutdown.Poll, MaxMessage: admin.MaxMessage,
 		Alarm: func(err error) { p.publish(events.Event{Kind: events.Alarm, Message: err.Error()}) }})
 	now := time.Now()
 	p.status = Status{ID: id, Group: cfg.Name, Revision: revision, State: lifecycle.Spawning, Since: now, Started: now, Bound: cfg.Bound(g.Router != nil)}

@@ -10,7 +10,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
 	"github.com/swansong-go/swansong/launcher/internal/notify"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
-	"github.com/swansong-go/swansong/launcher/internal/statefile"
+	"github.com/swansong-go/swansong/launcher/internal/userdir"
 )
 
 // HasPID reports whether pid is that of the process or of one that it has started.
@@ -62,9 +62,14 @@ func (p *Process) listenNotify() (env []string) {
 	if !p.cfg.Protocol.HearsProcess() {
 		return nil
 	}
-	path := statefile.FileOf(p.group.Dir, p.id, statefile.NotifySocket)
+	path := p.sockets.notify
+	inherited := p.adopted.TakeNotify()
 	var err error
-	if p.notify, err = notify.Listen(path, p.adopted.TakeNotify(), &p.group.Gate, p.HasPID, p.notified); err != nil {
+	p.notify, err = notify.Listen(path, inherited, &p.group.Gate, p.HasPID, p.notified)
+	if err == nil && inherited == nil && p.sockets.owner >= 0 {
+		err = userdir.Give(path, p.user)
+	}
+	if err != nil {
 		if p.cfg.Protocol == spec.Notify {
 			p.publish(events.Event{Kind: events.Alarm, Message: err.Error()})
 		}

@@ -77,7 +77,7 @@ func (p *Process) route() error {
 	if r := p.group.Router; r != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), spec.RouterTimeout)
 		defer cancel()
-		i := Instance{Group: p.group.Name, ID: p.id, PID: p.proc.Pid(), Socket: p.serviceSocket(), Port: p.port}
+		i := Instance{Group: p.group.Name, ID: p.id, PID: p.proc.Pid(), Socket: p.sockets.service, Port: p.port}
 		err = callback.CallContext(ctx, "Router."+name, func(ctx context.Context) error { return call(r, ctx, i) }, func(late *callback.PanicError) {
 			p.publish(events.Event{Kind: events.RouterError, Message: what + ", after its timeout: " + late.Error(), Stack: string(late.Stack)})
 		})

@@ -32,16 +32,9 @@ func (p *Process) cleanUp() {
 	}
 }
 
-func (p *Process) lifecycleSocket() string {
-	return statefile.FileOf(p.group.Dir, p.id, statefile.LifecycleSocket)
-}
-func (p *Process) serviceSocket() string {
-	return statefile.FileOf(p.group.Dir, p.id, statefile.ServiceSocket)
-}
-
 // placeholders returns what the placeholders in the commands of this process stand for.
 func (p *Process) placeholders() spawn.Placeholders {
-	return spawn.Placeholders{ID: p.id, Group: p.group.Name, Dir: p.group.Dir, Socket: p.serviceSocket(), Port: p.port}
+	return spawn.Placeholders{ID: p.id, Group: p.group.Name, Dir: p.group.Dir, Socket: p.sockets.service, Port: p.port}
 }
 
 // start starts or adopts the subprocess, and the goroutines that copy its output.
@@ -59,9 +52,12 @@ func (p *Process) start() error {
 		p.port = port
 		p.mu.Unlock()
 	}
+	if err := p.findUser(); err != nil {
+		return fmt.Errorf("launcher: process %q: %w", p.id, err)
+	}
 	args, env := p.placeholders().Command(p.cfg, spawn.Inherited(p.cfg, os.Environ()))
 	if p.cfg.Protocol.CallsProcess() {
-		env = append(env, p.conn.Env(statefile.SocketIn(p.group.Dir))...)
+		env = append(env, p.conn.Env(p.sockets.launcher)...)
 		conn, err := p.conn.Open(p.adopted != nil)
 		if err != nil {
 			return err
@@ -87,16 +83,12 @@ func (p *Process) start() error {
 	if helper := p.group.Helper; len(helper) > 0 && (len(files) > 0 || haveRlimits) {
 		args = append(append([]string{}, helper...), spawn.Resolve(args)...)
 	}
-	as, _, _, err := confine.LookUp(p.cfg)
-	if err != nil {
-		return fmt.Errorf("launcher: process %q: %w", p.id, err)
-	}
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return fmt.Errorf("launcher: %w", err)
 	}
 	defer null.Close()
-	child := proc.Spec{User: as, Limits: p.limits(), Dir: p.cfg.WorkDir, Env: env, Stdin: null, ExtraFiles: files, In: p.group.Containment, ParentDeath: spawn.ParentDeath,
+	child := proc.Spec{User: p.user, Limits: p.limits(), Dir: p.cfg.WorkDir, Env: env, Stdin: null, ExtraFiles: files, In: p.group.Containment, ParentDeath: spawn.ParentDeath,
 		OnLeaderExit: p.drainNotify, BeforeReap: p.group.Gate.Enter}
 	if p.cfg.OnLauncherDeath == spec.Keep {
 		done, err := p.prepareToKeep(&child)
@@ -112,7 +104,7 @@ func (p *Process) start() error {
 	child.Args = args
 	// A socket of this name is a leftover, because ids are not reused and the directory belongs to
 	// this launcher.
-	os.Remove(p.lifecycleSocket())
+	os.Remove(p.sockets.lifecycle)
 	started, err := proc.Start(child)
 	if err != nil {
 		return fmt.Errorf("launcher: process %q: %w", p.id, err)

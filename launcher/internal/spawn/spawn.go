@@ -76,7 +76,7 @@ type Placeholders struct {
 }
 
 func (p Placeholders) replacer() *strings.Replacer {
-	pairs := []string{"{id}", p.ID, "{dir}", p.Dir, "{socket}", p.Socket}
+	pairs := []string{"{id}", p.ID, "{dir}", p.Dir, spec.SocketPlaceholder, p.Socket}
 	if p.Port != 0 {
 		pairs = append(pairs, spec.PortPlaceholder, strconv.Itoa(p.Port))
 	}

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/launcher/internal/peer"
+	"github.com/swansong-go/swansong/launcher/internal/userdir"
 )
 
 const (
@@ -138,6 +140,9 @@ var groupName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 func (k *checker) name(g Group, dir string) {
 	k.must(groupName.MatchString(g.Name), "Name", "must be up to 63 letters, digits, dots, dashes and underscores, and begin with a letter or digit, not %q", g.Name)
+	if g.User != "" && g.UsesSockets() {
+		dir = userdir.In(dir, math.MaxUint32)
+	}
 	socket := filepath.Join(dir, g.Name+"-1234567.sock")
 	k.must(len(socket) <= peer.MaxPath, "Name", "makes, in %s, a socket with a path of %d bytes, and %d is the limit; shorten one of them",
 		Field("Dir"), len(socket), peer.MaxPath)
@@ -161,8 +166,6 @@ const (
 )
 
 func (k *checker) confinement(g Group) {
-	k.must(g.User == "" && g.UserGroup == "" || g.Protocol == Signals, "User",
-		"needs protocol signals: only the launcher's user can use its directory, where a process has its sockets")
 	for i, r := range g.Rlimits {
 		at := index("Rlimits", i)
 		oneOf(k, at+".Name", r.Name, RlimitNames...)

@@ -65,6 +65,9 @@ type Port string
 // PortPlaceholder stands for the port that the launcher has chosen for a process.
 const PortPlaceholder = "{port}"
 
+// SocketPlaceholder stands for the path of a socket that a process can make.
+const SocketPlaceholder = "{socket}"
+
 // IsSet reports whether there is a probe.
 func (p Probe) IsSet() bool { return len(p.kinds()) > 0 }
 
@@ -125,7 +128,13 @@ func (p Probe) Secrets() (args, headers []string) {
 }
 
 // UsesPort reports whether the launcher has to choose a port for each process of the group.
-func (g Group) UsesPort() bool {
+func (g Group) UsesPort() bool { return g.mentions(PortPlaceholder) }
+
+// UsesSockets reports whether the processes of the group use sockets in a directory of the launcher.
+func (g Group) UsesSockets() bool { return g.Protocol != Signals || g.mentions(SocketPlaceholder) }
+
+// mentions reports whether a placeholder occurs anywhere in the group.
+func (g Group) mentions(placeholder string) bool {
 	texts := append(append([]string{}, g.Command...), g.Env...)
 	for _, p := range g.Probes() {
 		texts = append(texts, string(p.HTTPGet.Port), string(p.TCPSocket.Port), string(p.GRPC.Port), p.HTTPGet.Path, p.HTTPGet.Host, p.TCPSocket.Host, p.GRPC.Service)
@@ -137,7 +146,7 @@ func (g Group) UsesPort() bool {
 	for _, h := range g.PreStop {
 		texts = append(texts, h.Command...)
 	}
-	return strings.Contains(strings.Join(texts, "\x00"), PortPlaceholder)
+	return strings.Contains(strings.Join(texts, "\x00"), placeholder)
 }
 
 // Probes returns the three probes of the group, of which some may not be set.

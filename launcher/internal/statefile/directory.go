@@ -9,6 +9,7 @@ import (
 
 	"github.com/swansong-go/swansong/launcher/internal/output"
 	"github.com/swansong-go/swansong/launcher/internal/peer"
+	"github.com/swansong-go/swansong/launcher/internal/userdir"
 )
 
 // Path returns the path of the state file in the directory of a launcher.
@@ -30,9 +31,17 @@ func FileOf(dir, id, suffix string) string { return filepath.Join(dir, id+"."+su
 
 // RemoveFilesOf removes the sockets and pipes of a process that has ended.
 func RemoveFilesOf(dir, id string) {
-	for _, suffix := range append([]string{LifecycleSocket, NotifySocket, ServiceSocket}, output.Streams[:]...) {
+	sockets := []string{LifecycleSocket, NotifySocket, ServiceSocket}
+	for _, suffix := range append(sockets, output.Streams[:]...) {
 		os.Remove(FileOf(dir, id, suffix))
 	}
+	userdir.RemoveFilesOf(dir, id, sockets)
+}
+
+// RemoveSockets removes the launcher's own sockets.
+func RemoveSockets(dir string) {
+	os.Remove(SocketIn(dir))
+	userdir.Remove(dir)
 }
 
 // ErrInUse is returned if another launcher runs with the directory.

@@ -27,7 +27,6 @@ import (
 // A Config says how to connect to a process.
 type Config struct {
 	Process    string // id of the process, for errors
-	Socket     string // path of the process's unix socket; not used if the process is reached over TCP
 	Transport  spec.Transport
 	Poll       time.Duration // time between calls, and so the longest pause between two attempts to connect
 	MaxMessage int           // length in bytes of the longest answer that is accepted
@@ -36,15 +35,22 @@ type Config struct {
 
 // A Connection is the connection to one process. All methods may be called concurrently.
 type Connection struct {
-	cfg  Config
-	port atomic.Int32 // port that the process has reported; 0: none yet
+	cfg    Config
+	socket string       // path of the process's unix socket; not used if the process is reached over TCP
+	owner  int          // uid of another user that the process runs as; -1: the launcher's user
+	port   atomic.Int32 // port that the process has reported; 0: none yet
 
 	mu   sync.Mutex
 	conn *grpc.ClientConn // the gRPC connection; nil before Open
 }
 
 // New returns a connection that has not been opened.
-func New(cfg Config) *Connection { return &Connection{cfg: cfg} }
+func New(cfg Config) *Connection { return &Connection{cfg: cfg, owner: -1} }
+
+// SetSocket sets the path of the process's unix socket, which is not used if the process is reached
+// over TCP. owner is the uid of the user that the process runs as, and -1 for the launcher's user.
+// SetSocket is called once, before Env and Open.
+func (c *Connection) SetSocket(path string, owner int) { c.socket, c.owner = path, owner }
 
 // SplitAddress returns the parts of host:port. The error says what is wrong with the address.
 func SplitAddress(address string) (host string, port int, err error) {
@@ -62,7 +68,7 @@ func SplitAddress(address string) (host string, port int, err error) {
 // Env returns the environment variables that tell the process its own address and the launcher's,
 // which is launcherSocket. The variables for certificates and keys contain paths, never contents.
 func (c *Connection) Env(launcherSocket string) []string {
-	t, address := c.cfg.Transport, c.cfg.Socket
+	t, address := c.cfg.Transport, c.socket
 	var env []string
 	if t.Network == "tcp" {
 		address = client.TCP + t.Address
@@ -81,7 +87,7 @@ func (c *Connection) Env(launcherSocket string) []string {
 // have to listen yet. If the process runs already, certificates that cannot be read are no error:
 // an alarm is raised, and calls fail until the files have been fixed.
 func (c *Connection) Open(running bool) (*grpc.ClientConn, error) {
-	target, creds := "unix:"+c.cfg.Socket, peer.Credentials()
+	target, creds := "unix:"+c.socket, peer.Credentials()
 	opts := []grpc.DialOption{
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(c.cfg.MaxMessage)),
 		// The process may have begun to listen since the last try, so back-off is no longer than
@@ -104,6 +110,9 @@ func (c *Connection) Open(running bool) (*grpc.ClientConn, error) {
 		// reports.
 		target, creds = "passthrough:///"+t.Address, id.Credentials()
 		opts = append(opts, grpc.WithContextDialer(c.dial))
+	} else if c.owner >= 0 {
+		creds = peer.CredentialsOf(c.owner)
+		opts = append(opts, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return c.dialUnix(ctx) }))
 	}
 	conn, err := grpc.NewClient(target, append(opts, grpc.WithTransportCredentials(creds))...)
 	if err != nil {
@@ -130,6 +139,14 @@ func (c *Connection) dial(ctx context.Context, address string) (net.Conn, error)
 	return d.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 }
 
+func (c *Connection) dialUnix(ctx context.Context) (net.Conn, error) {
+	if c.owner >= 0 {
+		return peer.DialOwned(ctx, c.socket, c.owner)
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", c.socket)
+}
+
 // Port returns the port that the process has reported, 0 if there is none.
 func (c *Connection) Port() int32 { return c.port.Load() }
 
@@ -154,7 +171,9 @@ func (c *Connection) SetPort(port int32) error {
 // IsServed reports whether something listens on the unix socket of the process. It answers at once, also
 // during the back-off of the connection.
 func (c *Connection) IsServed() bool {
-	conn, err := net.DialTimeout("unix", c.cfg.Socket, c.cfg.Poll)
+	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Poll)
+	defer cancel()
+	conn, err := c.dialUnix(ctx)
 	if err != nil {
 		return false
 	}

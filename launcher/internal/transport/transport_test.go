@@ -19,7 +19,8 @@ import (
 // the process listens.
 func TestUnavailableIfUnserved_ReturnsUnavailableUnlessProcessListens(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
-	c := transport.New(transport.Config{Process: "web-1", Socket: socket, Poll: time.Minute})
+	c := transport.New(transport.Config{Process: "web-1", Poll: time.Minute})
+	c.SetSocket(socket, -1)
 	defer c.Close()
 	late := status.FromContextError(context.DeadlineExceeded).Err()
 	testkit.Equal(t, "without a listener", status.Code(c.UnavailableIfUnserved(late)), codes.Unavailable)

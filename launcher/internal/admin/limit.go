@@ -1,0 +1,49 @@
+package admin
+
+import (
+	"net"
+	"sync"
+)
+
+// limit returns a listener that accepts a connection only while fewer than n are open. So the
+// processes of one user cannot use up the open files of the launcher.
+func limit(ln net.Listener, n int) net.Listener {
+	return &limited{Listener: ln, slots: make(chan struct{}, n), closed: make(chan struct{})}
+}
+
+type limited struct {
+	net.Listener
+	slots  chan struct{} // has one element for each open connection
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	select {
+	case l.slots <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		<-l.slots
+		return nil, err
+	}
+	return &counted{conn.(*net.UnixConn), sync.OnceFunc(func() { <-l.slots })}, nil
+}
+
+func (l *limited) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// counted is a connection that makes room for another one when it is closed.
+type counted struct {
+	*net.UnixConn
+	done func()
+}
+
+func (c *counted) Close() error {
+	c.done()
+	return c.UnixConn.Close()
+}

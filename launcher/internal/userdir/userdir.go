@@ -1,0 +1,162 @@
+// Package userdir makes the directory for the sockets of processes that run as another user than
+// their launcher. They cannot enter the launcher's own directory.
+//
+//	/run/swansong            0700  the launcher's own directory
+//	/run/swansong.users      0711  belongs to the launcher's user, as the one above
+//	├── 33                   0700  belongs to the user with the uid 33: its processes make their sockets here
+//	├── 33.sock              0600  belongs to that user, too: for the notifications of its processes
+//	└── web-1.note           0600  the same, for messages of one process as for sd_notify(3)
+//
+// Another user can use none of these. The user itself can replace what is in its directory, and no
+// more. Therefore the launcher makes and opens nothing there, and connects only to a socket of that
+// user; see peer.DialOwned.
+package userdir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/launcher/internal/peer"
+)
+
+// Of returns the path of the directory for the launcher with this directory.
+func Of(launcherDir string) string { return launcherDir + ".users" }
+
+// In returns the path of the directory in which processes of the user with this uid make their sockets.
+func In(launcherDir string, uid uint32) string { return filepath.Join(Of(launcherDir), name(uid)) }
+
+// SocketFor returns the path of the launcher's socket for notifications of this user's processes.
+func SocketFor(launcherDir string, uid uint32) string { return In(launcherDir, uid) + ".sock" }
+
+func name(uid uint32) string { return strconv.FormatUint(uint64(uid), 10) }
+
+// Check returns an error if processes of the user could not reach the directory, or if a third user
+// could replace it. It makes nothing.
+func Check(launcherDir string, as *proc.User) error {
+	abs, err := filepath.Abs(launcherDir)
+	if err != nil {
+		return err
+	}
+	parent, err := filepath.EvalSymlinks(filepath.Dir(abs))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("its processes need a directory beside the launcher's own one, and %s does not exist; make it, with mode 0755", filepath.Dir(abs))
+	} else if err != nil {
+		return err
+	}
+	const instead = "choose another directory for the launcher, such as /run/swansong"
+	for dir := parent; ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return err
+		}
+		switch owner := peer.OwnerOf(info); {
+		case owner != 0 && peer.OfAnother(info), info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0:
+			return fmt.Errorf("its processes need a directory in %s, which a third user can replace, because that one can write to %s; %s", parent, filepath.Dir(dir), instead)
+		case !canEnter(as, info, owner):
+			return fmt.Errorf("its processes need a directory in %s, and a process with the uid %d cannot enter %s; %s", parent, as.UID, dir, instead)
+		}
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+	}
+}
+
+// canEnter reports whether the mode of a directory with this owner lets the user enter it.
+func canEnter(as *proc.User, info fs.FileInfo, owner int) bool {
+	var need fs.FileMode = 0o001
+	group := peer.GroupOf(info)
+	switch {
+	case owner == int(as.UID):
+		need = 0o100
+	case group == int(as.GID) || slices.ContainsFunc(as.Groups, func(g uint32) bool { return int(g) == group }):
+		need = 0o010
+	}
+	return info.Mode()&need != 0
+}
+
+// Make makes what is missing for processes of the user.
+func Make(launcherDir string, as *proc.User) error {
+	if err := Check(launcherDir, as); err != nil {
+		return err
+	}
+	top, own := Of(launcherDir), In(launcherDir, as.UID)
+	if err := mkdir(top, 0o711); err != nil {
+		return err
+	}
+	// The modes are set again, because those of new directories depend on the umask, and systemd sets
+	// the mode of a RuntimeDirectory at each start.
+	if err := os.Chmod(top, 0o711); err != nil {
+		return err
+	}
+	if err := os.Mkdir(own, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return Give(own, as) // only the launcher's user can have made it
+}
+
+// mkdir makes a directory, or accepts one of the launcher's user.
+func mkdir(path string, mode fs.FileMode) error {
+	if err := os.Mkdir(path, mode); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	info, err := os.Lstat(path)
+	if err == nil && (!info.IsDir() || peer.OfAnother(info)) {
+		err = fmt.Errorf("%s is not a directory of the launcher's user; remove it, or choose another directory for the launcher", path)
+	}
+	return err
+}
+
+// Give makes the user the owner of a file outside of the directories of users.
+func Give(path string, as *proc.User) error { return os.Lchown(path, int(as.UID), int(as.GID)) }
+
+// RemoveFilesOf removes the sockets of a process that has ended. Their names are the id and one of the suffixes.
+func RemoveFilesOf(launcherDir, id string, suffixes []string) {
+	root := open(launcherDir)
+	if root == nil {
+		return
+	}
+	defer root.Close()
+	entries, _ := fs.ReadDir(root.FS(), ".") // an error means that nothing is known to remove
+	for _, suffix := range suffixes {
+		root.Remove(id + "." + suffix)
+		for _, e := range entries {
+			if e.IsDir() {
+				root.Remove(filepath.Join(e.Name(), id+"."+suffix))
+			}
+		}
+	}
+}
+
+// Remove removes the directory of a launcher that has ended.
+func Remove(launcherDir string) {
+	root := open(launcherDir)
+	if root == nil {
+		return
+	}
+	defer root.Close()
+	entries, _ := fs.ReadDir(root.FS(), ".")
+	for _, e := range entries {
+		root.RemoveAll(e.Name())
+	}
+	os.Remove(Of(launcherDir)) // fails where systemd has made the directory, and removes it
+}
+
+// open opens the directory, so that no symbolic link in it leads elsewhere. It returns nil if there is
+// none, or if it does not belong to the launcher's user.
+func open(launcherDir string) *os.Root {
+	root, err := os.OpenRoot(Of(launcherDir))
+	if err != nil {
+		return nil
+	}
+	if info, err := root.Stat("."); err != nil || peer.OfAnother(info) {
+		root.Close()
+		return nil
+	}
+	return root
+}

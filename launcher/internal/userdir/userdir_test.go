@@ -1,0 +1,104 @@
+//go:build unix
+
+package userdir_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/internal/testkit"
+	"github.com/swansong-go/swansong/launcher/internal/userdir"
+)
+
+// another is a user that owns nothing here, and is in no group of this one.
+var another = &proc.User{UID: 54321, GID: 54321}
+
+// The directory is only made where its user can reach it, and where a third user cannot replace it.
+func TestCheck_RefusesUnsafeParents(t *testing.T) {
+	dir, err := os.MkdirTemp("", "users")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	parent := filepath.Join(dir, "parent")
+	if err := os.Mkdir(parent, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what         string
+		outer, inner os.FileMode
+		want         string
+	}{
+		{"all can enter", 0o755, 0o711, ""},
+		{"the user cannot enter", 0o755, 0o700, "cannot enter " + parent},
+		{"the user cannot enter what is further up", 0o750, 0o755, "cannot enter " + dir},
+		{"all can write", 0o755, 0o777, "can write to"},
+		{"all can write further up", 0o757, 0o755, "can write to"},
+		{"all can write, but not rename", 0o755, 0o777 | os.ModeSticky, ""},
+	} {
+		if err := os.Chmod(dir, c.outer); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(parent, c.inner); err != nil {
+			t.Fatal(err)
+		}
+		err := userdir.Check(filepath.Join(parent, "launcher"), another)
+		if text := testkit.ErrorText(err); c.want == "" && err != nil || !strings.Contains(text, c.want) {
+			t.Errorf("%s: %v, want %q", c.what, err, c.want)
+		}
+	}
+	err = userdir.Check(filepath.Join(dir, "missing", "launcher"), another)
+	if text := testkit.ErrorText(err); !strings.Contains(text, "missing does not exist") {
+		t.Errorf("without a parent: %v", err)
+	}
+}
+
+// What is at the path already is only used if it is a directory, and not a symbolic link to one. Nothing
+// is removed by way of a symbolic link.
+func TestMake_RefusesSymbolicLink(t *testing.T) {
+	dir, err := os.MkdirTemp("", "users")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	elsewhere := t.TempDir()
+	file := filepath.Join(elsewhere, "web-1.sock")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	launcher := filepath.Join(dir, "launcher")
+	own := &proc.User{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+	if err := os.Symlink(elsewhere, userdir.Of(launcher)); err != nil {
+		t.Fatal(err)
+	}
+	if err := userdir.Make(launcher, own); !strings.Contains(testkit.ErrorText(err), "is not a directory of the launcher's user") {
+		t.Errorf("Make: %v", err)
+	}
+	if err := os.Remove(userdir.Of(launcher)); err != nil {
+		t.Fatal(err)
+	}
+	if err := userdir.Make(launcher, own); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(elsewhere, filepath.Join(userdir.Of(launcher), "link")); err != nil {
+		t.Fatal(err)
+	}
+	used := filepath.Join(userdir.In(launcher, own.UID), "web-1.sock")
+	if err := os.WriteFile(used, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	userdir.RemoveFilesOf(launcher, "web-1", []string{"sock"})
+	if _, err := os.Lstat(used); !os.IsNotExist(err) {
+		t.Errorf("%s is left: %v", used, err)
+	}
+	userdir.Remove(launcher)
+	if _, err := os.Lstat(userdir.Of(launcher)); !os.IsNotExist(err) {
+		t.Errorf("%s is left: %v", userdir.Of(launcher), err)
+	}
+	if _, err := os.Lstat(file); err != nil {
+		t.Errorf("a file in another directory has been removed: %v", err)
+	}
+}
