@@ -247,6 +247,11 @@ func (s *connState) onWrite(e connEvent) connActions {
 	if !s.inHandshake && s.http2 == s.preface {
 		s.unanswered, s.unansweredSince = false, time.Time{}
 	}
+	if s.inHandshake && !s.http2 && s.draining && s.phase == phaseReading {
+		// The client answers what the server writes now. If the server took long to compute it, the
+		// client has not paused.
+		return s.resume() | s.schedule(e.now)
+	}
 	if s.wrote {
 		return 0
 	}

@@ -124,6 +124,8 @@ func TestConnState_StepReturnsActionsForEvent(t *testing.T) {
 
 		{name: "TLS without a byte", secure: true, events: "new drain timer" + linger, want: "endReads setTimer", after: testLinger},
 		{name: "TLS handshake", secure: true, events: "new readHello write drain timer" + linger, want: "endReads setTimer", after: headerTimeout},
+		{name: "the server is slow in a TLS handshake", secure: true, events: "new readHello drain timer timer write", want: "setTimer", after: 2 * headerTimeout / waitSteps},
+		{name: "the server is very slow in a TLS handshake", secure: true, events: "new readHello drain timer" + linger + " write", want: "resumeReads setTimer", after: headerTimeout},
 		{name: "TLS handshake, not reported as a header", secure: true, events: "new readHello write drain timer" + linger + " close", want: "stopTimer", after: headerTimeout},
 		{name: "TLS 1.2 handshake complete", secure: true, events: "new readHello write readCipher readHello write drain timer" + linger, want: "endReads setTimer", after: testLinger},
 

@@ -66,9 +66,10 @@
 //
 //   - A client that connects after the accept queue was found empty and before the listener is
 //     closed is reset. Only handing the listener over to a successor avoids that.
-//   - A listener without a working SetDeadline is closed a few milliseconds after the stop. If its
-//     Accept is then waiting for something else than a connection, as in a listener that limits the
-//     number of connections, the connections in the queue are reset.
+//   - A listener without a working SetDeadline is closed a few milliseconds after the stop, except for
+//     one of tls.NewListener around a listener that has it. If its Accept is then waiting for
+//     something else than a connection, as in a listener that limits the number of connections, the
+//     connections in the queue are reset.
 //   - A client that sends its next request just as the linger ends is served if the request has
 //     reached the server when the server looks for it. Otherwise it finds a closed connection, as
 //     with any idle time-out.

@@ -2,6 +2,7 @@ package httpdrain_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/httpdrain"
@@ -91,6 +93,27 @@ func TestServe_ServesAcceptQueue(t *testing.T) {
 		for keep := p.answered(); keep; keep = p.answered() {
 			p.send(get)
 		}
+	}
+	v.drained()
+}
+
+// A TLS listener has no method SetDeadline, but the listener inside it has, so the connections in its
+// accept queue are served, too.
+func TestServe_ServesAcceptQueueOfTLSListener(t *testing.T) {
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln := &delayedListener{tcp.(*net.TCPListener), make(chan struct{})}
+	v := startOn(t, tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{certificate()}}), handler(ok), longLinger)
+	p := dial(t, v.addr)
+	v.s.Shutdown()
+	time.Sleep(50 * time.Millisecond) // longer than it takes until a listener without deadlines is closed
+	close(ln.stop)
+	p = newPeer(t, tls.Client(p.Conn, &tls.Config{InsecureSkipVerify: true}))
+	p.send(get)
+	for keep := p.answered(); keep; keep = p.answered() { // until a response says Connection: close
+		p.send(get)
 	}
 	v.drained()
 }

@@ -2,10 +2,12 @@ package httpdrain
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"reflect"
 	"sync"
 	"time"
 
@@ -39,25 +41,44 @@ const (
 // The server calls Accept from one goroutine only.
 type listener struct {
 	net.Listener
+	queue    net.Listener // the listener that has the accept queue: the one inside a TLS listener, otherwise the same listener
 	drain    *drain
 	stop     context.Context
 	late     int // number of connections accepted after the stop
 	timeouts int // consecutive timeouts of Accept after the stop
 
 	mu          sync.Mutex
-	setDeadline func(time.Time) error // the method SetDeadline of the listener; nil if it has none, and then timer closes the listener
+	setDeadline func(time.Time) error // the method SetDeadline of queue; nil if it has none, and then timer closes the listener
 	timer       *time.Timer
+	steps       int // number of times that timer must still expire before it closes the listener
 	closed      bool
 	closeErr    error
 	acceptErr   error // the error that ended Accept after the stop, unless the listener was closed
 }
 
 func newListener(ln net.Listener, d *drain, stop context.Context) *listener {
-	l := &listener{Listener: ln, drain: d, stop: stop}
-	if dl, ok := ln.(interface{ SetDeadline(time.Time) error }); ok {
+	l := &listener{Listener: ln, queue: withoutTLS(ln), drain: d, stop: stop}
+	if dl, ok := l.queue.(interface{ SetDeadline(time.Time) error }); ok {
 		l.setDeadline = dl.SetDeadline
 	}
 	return l
+}
+
+// tlsListener is the type of the listeners of [tls.NewListener]. They have no method SetDeadline, but
+// embed the listener that they were made from.
+var tlsListener = reflect.TypeOf(tls.NewListener(nil, nil))
+
+// withoutTLS returns the listener from which ln was made, if ln is one of [tls.NewListener], and
+// otherwise ln.
+func withoutTLS(ln net.Listener) net.Listener {
+	if reflect.TypeOf(ln) == tlsListener {
+		if f := reflect.ValueOf(ln).Elem().FieldByName("Listener"); f.IsValid() {
+			if inner, ok := f.Interface().(net.Listener); ok {
+				return inner
+			}
+		}
+	}
+	return ln
 }
 
 // limitAccept makes the current or next call of Accept return if no client connects for the time
@@ -74,10 +95,26 @@ func (l *listener) limitAccept() {
 		}
 		l.setDeadline = nil // the listener does not support deadlines
 	}
+	l.steps = waitSteps
 	if l.timer == nil {
-		l.timer = time.AfterFunc(2*lull, func() { l.Close() })
+		l.timer = time.AfterFunc(2*lull/waitSteps, l.onTimer)
 	} else {
-		l.timer.Reset(2 * lull)
+		l.timer.Reset(2 * lull / waitSteps)
+	}
+}
+
+// onTimer closes the listener when the timer has expired waitSteps times, see there, without a new
+// connection.
+func (l *listener) onTimer() {
+	l.mu.Lock()
+	l.steps--
+	isOver := l.steps <= 0
+	if !isOver {
+		l.timer.Reset(2 * lull / waitSteps)
+	}
+	l.mu.Unlock()
+	if isOver {
+		l.Close()
 	}
 }
 
@@ -99,7 +136,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			}
 			// One timeout does not show that the queue is empty: on a busy machine a deadline may
 			// pass before Accept has begun, and then Accept returns without looking at the queue.
-			if l.timeouts++; l.timeouts < 2 || socket.HasQueued(l.Listener) {
+			if l.timeouts++; l.timeouts < 2 || socket.HasQueued(l.queue) {
 				continue
 			}
 		case !l.isClosed() && !errors.Is(err, net.ErrClosed):
@@ -120,7 +157,7 @@ func (l *listener) accept(nc net.Conn, stopping bool) net.Conn {
 	if stopping {
 		l.late++
 	}
-	if l.late >= maxLateConns && (l.late >= 2*maxLateConns || !socket.HasQueued(l.Listener)) {
+	if l.late >= maxLateConns && (l.late >= 2*maxLateConns || !socket.HasQueued(l.queue)) {
 		l.Close() // the next Accept returns net.ErrClosed
 	}
 	_, isNetListener := l.Listener.(*net.TCPListener)
