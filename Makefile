@@ -14,7 +14,7 @@ SAME := internal/integration/\(dashboard\|export\)
 ROOT := github.com/swansong-go/swansong
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-launcher quick test releases servers race nested bench bench-launcher bench-lspconn gate cover fuzz soak soak-eventloop model mutants gotests lint tidy tidy-check test-integration-shutdown test-integration-shutdown-race proto traces kubernetes ci
+.PHONY: help demo demo-launcher quick test releases servers traefik race nested bench bench-launcher bench-lspconn gate cover fuzz soak soak-eventloop model mutants gotests lint tidy tidy-check test-integration-shutdown test-integration-shutdown-race proto traces kubernetes ci
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ releases: ## run the tests of the core and of httpdrain with the oldest and the 
 
 servers: ## install the language servers for the tests of lspconn, in pinned versions, into bin/lsp
 	tools/lsp/install
+
+traefik: ## build Traefik into bin, for the measurement behind proxies; takes 10 to 40 minutes
+	tools/traefik/build
 
 # Without SERIAL, whose code and tests start no goroutines, and without docs, tools except mutants, vet and SAME, whose
 # tests read files and start commands; some of these would take minutes under the race detector. -vet=off because

@@ -21,7 +21,7 @@ import (
 type proxy struct {
 	name     string
 	upstream string // the protocol that it speaks to the servers
-	config   string // configuration file, in which start replaces the placeholders; the proxy listens on DIR/socket, or on FRONT if that occurs
+	config   string // configuration file, in which start replaces the placeholders; the proxy listens on DIR/socket, or on FRONT if that occurs here or in command
 	command  []string
 	body     string // body of each request
 }
@@ -30,7 +30,7 @@ type proxy struct {
 // both. All other settings are the defaults. No proxy sends a POST again once it has sent a part of
 // it. Caddy 2.6, which Debian 12 has, answers 502 to a request with a body if it could not connect
 // to the first server: https://github.com/caddyserver/caddy/issues/7546. Debian has no package of
-// Envoy or Traefik.
+// Traefik; `make traefik` builds it.
 var proxies = []proxy{
 	{"nginx", "HTTP/1.1", nginxConfig, []string{"nginx", "-p", "DIR", "-e", "DIR/log", "-c", "DIR/config"}, "body"},
 	{"haproxy", "HTTP/1.1", haproxyConfig, []string{"haproxy", "-q", "-db", "-f", "DIR/config"}, "body"},
@@ -38,103 +38,12 @@ var proxies = []proxy{
 	{"Apache", "HTTP/1.1", apacheConfig, []string{"apache2", "-X", "-f", "DIR/config"}, "body"},
 	{"Caddy", "HTTP/1.1", caddyConfig, []string{"caddy", "run", "--adapter", "caddyfile", "--config", "DIR/config"}, ""},
 	{"Caddy", "h2c", strings.ReplaceAll(caddyConfig, "versions 1.1", "versions h2c 2"), []string{"caddy", "run", "--adapter", "caddyfile", "--config", "DIR/config"}, ""},
+	{"Traefik", "HTTP/1.1", strings.ReplaceAll(traefikConfig, "SCHEME", "http"), traefik, "body"},
+	{"Traefik", "h2c", strings.ReplaceAll(traefikConfig, "SCHEME", "h2c"), traefik, "body"},
 }
 
-const nginxConfig = `
-daemon off;
-master_process off;
-pid DIR/pid;
-events {}
-http {
-	access_log off;
-	client_body_temp_path DIR/a;
-	proxy_temp_path DIR/b;
-	fastcgi_temp_path DIR/c;
-	uwsgi_temp_path DIR/d;
-	scgi_temp_path DIR/e;
-	upstream servers {
-		server SERVER1 max_fails=0;
-		server SERVER2 max_fails=0;
-		keepalive 100;
-		keepalive_requests 1000000;
-	}
-	server {
-		listen unix:DIR/socket;
-		keepalive_requests 1000000;
-		location / {
-			proxy_pass http://servers;
-			proxy_http_version 1.1;
-			proxy_set_header Connection "";
-		}
-	}
-}
-`
-
-const haproxyConfig = `
-defaults
-	mode http
-	timeout connect 5s
-	timeout client 1m
-	timeout server 1m
-	retries 10
-	option redispatch 1
-frontend public
-	bind unix@DIR/socket
-	default_backend servers
-backend servers
-	balance roundrobin
-	server one SERVER1
-	server two SERVER2
-`
-
-const apacheConfig = `
-LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so
-LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
-LoadModule proxy_module /usr/lib/apache2/modules/mod_proxy.so
-LoadModule proxy_http_module /usr/lib/apache2/modules/mod_proxy_http.so
-LoadModule proxy_balancer_module /usr/lib/apache2/modules/mod_proxy_balancer.so
-LoadModule lbmethod_byrequests_module /usr/lib/apache2/modules/mod_lbmethod_byrequests.so
-LoadModule slotmem_shm_module /usr/lib/apache2/modules/mod_slotmem_shm.so
-User www-data
-Group www-data
-ServerName localhost
-Listen FRONT
-DefaultRuntimeDir DIR
-PidFile DIR/pid
-ErrorLog DIR/log
-StartServers 1
-ServerLimit 1
-ThreadLimit 100
-ThreadsPerChild 100
-MaxRequestWorkers 100
-MaxKeepAliveRequests 0
-<Proxy balancer://servers>
-	BalancerMember http://SERVER1 retry=1
-	BalancerMember http://SERVER2 retry=1
-</Proxy>
-ProxyPass / balancer://servers/
-`
-
-const caddyConfig = `
-{
-	admin off
-	auto_https off
-	log {
-		output discard
-	}
-}
-http:// {
-	bind unix/DIR/socket
-	reverse_proxy SERVER1 SERVER2 {
-		lb_policy round_robin
-		lb_try_duration 10s
-		lb_try_interval 10ms
-		transport http {
-			versions 1.1
-		}
-	}
-}
-`
+var traefik = []string{"traefik", "--entrypoints.web.address=FRONT", "--providers.file.filename=DIR/config.yaml",
+	"--global.checknewversion=false", "--log.level=ERROR"}
 
 // missing returns what is missing to run the proxy, and "" if nothing is.
 func (p proxy) missing() string {
@@ -147,12 +56,12 @@ func (p proxy) missing() string {
 	return ""
 }
 
-// start runs the proxy in the directory dir, and returns when it accepts connections. The parameter
+// start runs the proxy in the directory dir, and returns when it forwards requests. The parameter
 // servers has the TCP addresses of the servers. It returns a function that connects to the proxy,
 // and one that ends it.
 func (p proxy) start(dir string, servers []string) (dial func() (net.Conn, error), end func(), err error) {
 	network, front := "unix", filepath.Join(dir, "socket")
-	if strings.Contains(p.config, "FRONT") {
+	if strings.Contains(p.config+strings.Join(p.command, " "), "FRONT") {
 		network = "tcp"
 		if front, err = unusedPort(servers[0]); err != nil {
 			return nil, nil, err
@@ -160,8 +69,10 @@ func (p proxy) start(dir string, servers []string) (dial func() (net.Conn, error
 	}
 	dial = func() (net.Conn, error) { return net.Dial(network, front) }
 	fill := strings.NewReplacer("DIR", dir, "FRONT", front, "SERVER1", servers[0], "SERVER2", servers[1])
-	if err := os.WriteFile(filepath.Join(dir, "config"), []byte(fill.Replace(p.config)), 0o666); err != nil {
-		return nil, nil, err
+	for _, name := range []string{"config", "config.yaml"} { // Traefik wants an extension
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(fill.Replace(p.config)), 0o666); err != nil {
+			return nil, nil, err
+		}
 	}
 	args := make([]string, len(p.command))
 	for i, a := range p.command {
@@ -177,9 +88,7 @@ func (p proxy) start(dir string, servers []string) (dial func() (net.Conn, error
 	ended := make(chan struct{})
 	go func() { defer close(ended); cmd.Wait() }()
 	for {
-		conn, err := dial()
-		if err == nil {
-			conn.Close()
+		if answers(dial) {
 			return dial, func() { cmd.Process.Kill(); <-ended }, nil
 		}
 		select {
@@ -188,6 +97,19 @@ func (p proxy) start(dir string, servers []string) (dial func() (net.Conn, error
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
+}
+
+// answers reports whether a proxy forwards a request. Traefik answers 404 until it has read its
+// configuration.
+func answers(dial func() (net.Conn, error)) bool {
+	tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return dial() }, DisableKeepAlives: true}
+	req, _ := http.NewRequest("GET", "http://proxy/", nil)
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		return false
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
 }
 
 // unusedPort returns an address with the same host as addr, and a port on which no program listens.
