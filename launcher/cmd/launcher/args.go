@@ -10,7 +10,11 @@ import (
 const many = -1
 
 // takes returns a check of the number of arguments. If an argument is missing, the error ends with
-// the question, which asks for the argument and says where to find it.
+// the question, which asks for the argument and says where to find it. The question is not used if
+// least is 0. Cobra's own checks would only print the numbers that were expected and found.
+//
+// The message for too many arguments assumes that most is 0, 1 or many; no command has another
+// limit.
 func takes(least, most int, question string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -26,7 +30,7 @@ func takes(least, most int, question string) cobra.PositionalArgs {
 }
 
 // wrongFlag completes the error for an unknown flag by the name of the command that does not have
-// the flag.
+// the flag, and by the command that lists those that it has.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("launcher: %s: %w; %s --help lists the flags", cmd.Name(), err, cmd.CommandPath())
 }

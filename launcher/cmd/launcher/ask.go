@@ -21,7 +21,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// answerTimeout bounds a call to the launcher, unless the user asked to wait.
+// answerTimeout bounds the calls of a command to the launcher, unless the user asked to wait: a
+// launcher that hangs or is suspended never answers.
 const answerTimeout = 5 * time.Second
 
 // ask calls the launcher. If wait is true, the call can take until the user interrupts it by ^C;
@@ -30,6 +31,9 @@ const answerTimeout = 5 * time.Second
 // It turns the codes of gRPC into messages that say whether the order may have been carried out:
 // the launcher was never reached, it has ended during the call, it does not answer, or the user has
 // interrupted the command.
+//
+// f may make several calls; answerTimeout bounds all of them together. ask returns an error of f
+// that has no code of gRPC as it is: such as one that f itself has made.
 func ask(cmd *cobra.Command, at *place, wait bool, f func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error) error {
 	to, conn, where, err := at.dial()
 	if err != nil {
@@ -49,6 +53,8 @@ func ask(cmd *cobra.Command, at *place, wait bool, f func(ctx context.Context, t
 		return nil
 	case status.Code(err) == codes.Unavailable:
 		return unreachable(at, where, status.Convert(err).Message())
+	// The launcher can return this code itself, for instance for a deadline of its own. It is ours
+	// only if our context has ended, too. The same holds for Canceled.
 	case status.Code(err) == codes.DeadlineExceeded && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("launcher: no answer from %s within %v: the launcher hangs or is suspended, and may or may not have done what was asked. "+
 			"Check its process; SIGCONT resumes a suspended one", where, answerTimeout)
@@ -66,8 +72,13 @@ func ask(cmd *cobra.Command, at *place, wait bool, f func(ctx context.Context, t
 //
 // The cases differ in what the user can do: other files for TLS, another user, a look at why the
 // launcher has ended, or another directory.
+//
+// why is the message of package grpc, which alone tells the cases apart: all have the code
+// Unavailable. "while dialing" is in it if no connection was made, and otherwise the connection was
+// lost during the call. The text in parentheses is for the cases that no sentence here foresees.
 func unreachable(at *place, where, why string) error {
 	plain := transport.ExplainUnavailable(why)
+	// Package grpc writes this before the error of TLS, which says which side refuses what.
 	const handshake = "authentication handshake failed: "
 	switch _, refused, found := strings.Cut(strings.TrimSuffix(why, `"`), handshake); {
 	case found && at.remote != "":
@@ -83,14 +94,16 @@ func unreachable(at *place, where, why string) error {
 }
 
 // ofAnother reports whether the launcher that listens on the socket belongs to another user. Such a
-// launcher answers only its own user and root.
+// launcher answers only its own user and root. If the directory may not be searched, it is another
+// user's, too: the launcher's directory has mode 0700.
 func ofAnother(socket string) bool {
 	info, err := os.Stat(socket)
 	return errors.Is(err, fs.ErrPermission) || err == nil && os.Geteuid() != 0 && peer.OfAnother(info)
 }
 
 // watch calls the launcher for a command that can run until the user interrupts it by ^C. If goesOn
-// is true, the command would run for ever, and ^C is not an error.
+// is true, the command would run for ever, and ^C is not an error: it is the only way to end it,
+// and scripts test the exit code. Otherwise the call has the limit of answerTimeout.
 func watch(cmd *cobra.Command, at *place, goesOn bool, f func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error) error {
 	return ask(cmd, at, goesOn, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
 		err := f(ctx, to)
@@ -103,6 +116,9 @@ func watch(cmd *cobra.Command, at *place, goesOn bool, f func(ctx context.Contex
 
 // drainCommand returns the command drain. It insists on --dry-run, because its name promises more
 // than a question, and a user who expects a drain must not take the answer for one.
+//
+// The launcher asks the processes for what they have in flight, so a row is what the process says
+// now. One that does not answer has a message that says so instead.
 func drainCommand(at *place) *cobra.Command {
 	var dry, asJSON bool
 	cmd := &cobra.Command{
@@ -144,7 +160,8 @@ func drainCommand(at *place) *cobra.Command {
 }
 
 // dryRun asks what a shutdown of the group and of the process with this name would wait for, or of
-// all groups if the name is empty.
+// all groups if the name is empty. The user need not say which of the two a name is. It is an error
+// only if it is neither.
 func dryRun(ctx context.Context, to pb.LauncherAdminInterfaceClient, name string) (all []*pb.DryRun, err error) {
 	requests := []*pb.DryRunShutdownRequest{{Group: name}}
 	if name != "" {
@@ -167,7 +184,8 @@ func dryRun(ctx context.Context, to pb.LauncherAdminInterfaceClient, name string
 	return all, nil
 }
 
-// orAll returns the names, or the empty name, which stands for everything, if there is none.
+// orAll returns the names, or the empty name if there is none. In the protocol the empty name
+// stands for everything, so one call shows all groups.
 func orAll(names []string) []string {
 	if len(names) == 0 {
 		return []string{""}
@@ -175,6 +193,8 @@ func orAll(names []string) []string {
 	return names
 }
 
+// eventsCommand returns the command events. It shows no events of the past, because the launcher
+// keeps none: they are in its log.
 func eventsCommand(at *place) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -195,7 +215,8 @@ func eventsCommand(at *place) *cobra.Command {
 	return cmd
 }
 
-// eventLine returns an event in a line, followed by its stack, indented, if it has one.
+// eventLine returns an event in a line, followed by its stack, indented, if it has one. An event
+// that changes the state of a process is shown by the new state, and any other one by its kind.
 func eventLine(e *pb.Event) string {
 	what := e.GetKind()
 	if e.GetTo() != 0 {
@@ -208,4 +229,6 @@ func eventLine(e *pb.Event) string {
 	return line
 }
 
+// clock returns a time of day in the time zone of the user, who compares it with other logs. The
+// output as JSON has the complete time in UTC.
 func clock(at *timestamppb.Timestamp) string { return at.AsTime().Local().Format("15:04:05.000") }

@@ -11,6 +11,10 @@ import (
 // keepDescriptors makes the descriptors that the launcher has inherited its own: no process that it
 // starts gets them. Otherwise a pipe or a lock of the program that has started the launcher would
 // stay open as long as any of the processes. What Go itself opens is never inherited.
+//
+// The numbers 0 to 2 are left out: the launcher passes on its stdin, stdout and stderr only where
+// it means to. The list also has the descriptor by which it is read; to mark a closed one does
+// nothing.
 func keepDescriptors() {
 	open, err := os.ReadDir("/dev/fd")
 	if err != nil { // some containers have no /dev/fd

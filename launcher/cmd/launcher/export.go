@@ -9,18 +9,22 @@ import (
 	"github.com/swansong-go/swansong/launcher/export"
 )
 
-// An exported value is the JSON output of the command export.
+// An exported value is the JSON output of the command export. It is a type of its own, so that the
+// names of fields in package export can change and scripts still find their keys.
 type exported struct {
 	Files map[string]string `json:"files"` // content of the files, by name
 	Gaps  []gap             `json:"gaps"`
 }
 
+// A gap has the fields of [export.Gap], in the same order: newExported converts one to the other.
 type gap struct {
 	Group string `json:"group,omitempty"`
 	Key   string `json:"key"`
 	What  string `json:"what"`
 }
 
+// newExported returns the output for a result. Without gaps the list is empty and not null, so a
+// script can iterate over it.
 func newExported(r *export.Result) exported {
 	out := exported{Files: map[string]string{}, Gaps: []gap{}}
 	for _, f := range r.Files {
@@ -32,6 +36,9 @@ func newExported(r *export.Result) exported {
 	return out
 }
 
+// exportCommand returns the command export. The files go to stdout, and the gaps to stderr, so that
+// the output can be piped to a tool such as kubectl and the gaps are still seen. With --json both
+// are in one object on stdout.
 func exportCommand(at *place) *cobra.Command {
 	var dir string
 	var asJSON bool

@@ -10,6 +10,9 @@ import (
 	"google.golang.org/grpc"
 )
 
+// logsCommand returns the command logs. With --follow, the lines of several names are shown as they
+// arrive, because a stream without an end cannot be sorted. Otherwise they are sorted by their
+// times.
 func logsCommand(at *place) *cobra.Command {
 	in := &pb.ReadLogsRequest{}
 	var lines int
@@ -25,6 +28,8 @@ func logsCommand(at *place) *cobra.Command {
 			if lines < 0 {
 				return fmt.Errorf("launcher: --lines must be 0 or more, not %d", lines)
 			}
+			// The launcher keeps at most 1,000 lines of a process. The limit only avoids an
+			// overflow.
 			in.Lines = int32(min(lines, 1<<20))
 			return watch(cmd, at, in.Follow, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
 				out := &streamPrinter{cmd.OutOrStdout(), asJSON}
@@ -33,6 +38,8 @@ func logsCommand(at *place) *cobra.Command {
 						return fmt.Sprintf("%s %s %s | %s", clock(l.GetTime()), clean(l.GetProcessId()), l.GetStream(), clean(l.GetText()))
 					})
 				}
+				// Each stream has a request of its own, because receiveAll opens them at the same
+				// time.
 				open := func(ctx context.Context, name string) (grpc.ServerStreamingClient[pb.LogLine], error) {
 					return to.ReadLogs(ctx, &pb.ReadLogsRequest{Name: name, Lines: in.Lines, Follow: in.Follow})
 				}
@@ -51,7 +58,8 @@ func logsCommand(at *place) *cobra.Command {
 
 // showLatest shows the latest lines of several groups and processes, in the order of their times.
 //
-// Each of them may have that many lines, so all are read before the latest are known.
+// The launcher sends up to that many lines of each name. Which of them are the latest of all is
+// known only when all have been read.
 func showLatest(ctx context.Context, names []string, lines int, open func(context.Context, string) (grpc.ServerStreamingClient[pb.LogLine], error), show func(*pb.LogLine) error) error {
 	var all []*pb.LogLine
 	err := receiveAll(ctx, names, open, func(l *pb.LogLine) error { all = append(all, l); return nil })

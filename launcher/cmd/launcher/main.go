@@ -42,6 +42,8 @@ import (
 	"google.golang.org/grpc"
 )
 
+// main hands the main thread to the command run, which starts all processes from it: an upgrade
+// would lose those of other threads. The other commands start none that an upgrade has to keep.
 func main() {
 	beInit()
 	cmd := root()
@@ -52,6 +54,10 @@ func main() {
 }
 
 // execute executes the command, and ends the program.
+//
+// It ends the program by [os.Exit], which runs no deferred functions of the callers, so the output
+// that is still queued is written here. Cobra itself prints no errors (SilenceErrors): its writes
+// to a terminal that does not read would block.
 func execute(cmd *cobra.Command) {
 	err := cmd.ExecuteContext(context.Background())
 	if err != nil {
@@ -75,6 +81,8 @@ func exitCode(err error) int {
 	return 1
 }
 
+// root returns a new tree of commands, with flags that have their defaults. Nothing in it is
+// global, because upgrade-check parses the arguments of another launcher with a tree of its own.
 func root() *cobra.Command {
 	at := &place{}
 	cmd := &cobra.Command{
@@ -112,14 +120,21 @@ func version() string {
 }
 
 // A place identifies the launcher that a command talks to.
+//
+// All commands of a tree share one place. Cobra sets its fields when it parses the flags, so a
+// command reads them in its RunE and not when the command is made.
 type place struct {
 	dir, file string
 	remote    string // host:port of the launcher's admin service; if empty, the socket in the directory is used
 	tls       launcher.TLS
 }
 
-// dial connects to the launcher. The result where is the address of the launcher, for error
-// messages.
+// dial returns a client of the launcher, which connects at the first call. The result where is the
+// address of the launcher, for error messages. The caller closes conn, which is nil after an error.
+//
+// The flags of TLS are checked here and not by cobra's groups of flags, because the message says
+// why they belong together. Without --remote they are refused, not ignored: a user who gives a
+// certificate believes that the connection is protected by it.
 func (p *place) dial() (to pb.LauncherAdminInterfaceClient, conn *grpc.ClientConn, where string, err error) {
 	files := [][2]string{{"--cert", p.tls.Cert}, {"--key", p.tls.Key}, {"--ca", p.tls.CA}}
 	for _, f := range files {
@@ -147,7 +162,8 @@ func (p *place) dial() (to pb.LauncherAdminInterfaceClient, conn *grpc.ClientCon
 	return to, conn, launcher.SocketIn(dir), err
 }
 
-// directory returns the launcher's directory.
+// directory returns the launcher's directory. --dir comes before the file, as in the command run:
+// so the same flags lead every command to the same launcher.
 func (p *place) directory() (string, error) {
 	switch {
 	case p.dir != "":
@@ -158,7 +174,8 @@ func (p *place) directory() (string, error) {
 	return config.DirOf(p.file)
 }
 
-// read reads the configuration file, without checks that depend on this machine.
+// read reads the configuration file, without checks that depend on this machine: files are often
+// exported on a machine that has neither the programs nor the users of the configuration.
 func (p *place) read() (*config.Config, error) {
 	if p.file == "" {
 		return nil, errors.New("launcher: no configuration file; name one with -f")
@@ -170,7 +187,8 @@ func (p *place) read() (*config.Config, error) {
 	return config.Parse(p.file, text)
 }
 
-// interruptible returns a context that is cancelled by ^C or SIGTERM, for commands that wait.
+// interruptible returns a context that is cancelled by ^C or SIGTERM, for commands that wait. Until
+// the function that it returns is called, further signals of these kinds have no effect.
 func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 }

@@ -19,20 +19,23 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// A result is what has become of an order for one name.
+// A result is what has become of an order for one name, and the JSON output for it. An order that
+// was refused has an Error and no Message.
 type result struct {
 	Name    string `json:"name"`
 	Message string `json:"message,omitempty"`
 	Error   string `json:"error,omitempty"`
 }
 
-// orders describes a command that gives an order for each of several names.
+// orders describes a command that gives an order for each of several names. Cobra sets the fields
+// by the flags, before the command runs.
 type orders struct {
 	json, wait bool
 	reason     string
 }
 
-// flags adds the flags that all such commands have. The text says until when --wait waits.
+// flags adds the flags that all such commands have. The text says until when --wait waits; if it is
+// empty, the order is done when the launcher has answered, and there is no such flag.
 func (o *orders) flags(cmd *cobra.Command, until string) {
 	cmd.Flags().BoolVar(&o.json, "json", false, "print a JSON object for each name, in a line")
 	if until != "" {
@@ -43,6 +46,10 @@ func (o *orders) flags(cmd *cobra.Command, until string) {
 
 // give gives the order for all names at the same time, and prints the results in the order of the
 // names. An order that the launcher refuses does not keep the others from being given.
+//
+// The function prepare, unless nil, is called once before; if it returns an error, no order is
+// given. The function order is called on several goroutines at once, and returns the message of the
+// launcher. The orders go out together because each can wait, with --wait, for minutes.
 func (o *orders) give(cmd *cobra.Command, at *place, names []string, prepare func(context.Context, pb.LauncherAdminInterfaceClient) error,
 	order func(ctx context.Context, to pb.LauncherAdminInterfaceClient, name string) (string, error)) error {
 	return ask(cmd, at, o.wait, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
@@ -66,7 +73,8 @@ func (o *orders) give(cmd *cobra.Command, at *place, names []string, prepare fun
 	})
 }
 
-// orderGroup gives an order to a group, and returns what the launcher says.
+// orderGroup gives an order to a group, and returns what the launcher says. After an error that is
+// the empty string.
 func (o *orders) orderGroup(ctx context.Context, to pb.LauncherAdminInterfaceClient, in *pb.OrderGroupRequest) (string, error) {
 	in.Reason, in.Wait = o.reason, o.wait
 	out, err := to.OrderGroup(ctx, in)
@@ -94,6 +102,7 @@ func (o *orders) print(w io.Writer, results []result, errs []error) error {
 	}
 	for _, err := range errs {
 		switch status.Code(err) {
+		// The caller, ask, turns these into messages, so they must keep their codes.
 		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled: // the launcher could not be reached, or has not answered
 			return err
 		}
@@ -104,7 +113,8 @@ func (o *orders) print(w io.Writer, results []result, errs []error) error {
 	return nil
 }
 
-// printLine prints a value as JSON in one line.
+// printLine prints a value as JSON in one line. Characters such as & and < stay as they are,
+// because the output is not for a web page.
 func printLine(w io.Writer, v any) {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
@@ -114,6 +124,9 @@ func printLine(w io.Writer, v any) {
 // stopCommand returns the command stop. The names can be groups and processes, so the command asks
 // the launcher first which are which. It refuses a name that is both, and flags that only processes
 // have, before anything is stopped.
+//
+// A name that is both would be ambiguous: a stop of the group ends more than a stop of the process.
+// If a group or process is gone when the order arrives, the launcher refuses the order.
 func stopCommand(at *place) *cobra.Command {
 	o := &orders{}
 	in := &pb.StopProcessRequest{}
@@ -126,6 +139,8 @@ func stopCommand(at *place) *cobra.Command {
 		Args:              takes(1, many, "which process or group? status lists them"),
 		ValidArgsFunction: at.complete(groupsAndProcesses),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// Without the flag the field stays nil, by which the launcher knows that the
+			// configuration counts.
 			if cmd.Flags().Changed("grace") {
 				if err := checkDurations(cmd); err != nil {
 					return err
@@ -165,6 +180,8 @@ func stopCommand(at *place) *cobra.Command {
 	return cmd
 }
 
+// startCommand returns the command start, the inverse of stop for groups. It also starts a group
+// again that was given up after too many failures.
 func startCommand(at *place) *cobra.Command {
 	o := &orders{}
 	cmd := &cobra.Command{
@@ -183,7 +200,7 @@ func startCommand(at *place) *cobra.Command {
 }
 
 // scaleCommand returns the command scale. All arguments are checked before the first order is
-// given.
+// given: an error in the last one should not leave half of the groups scaled.
 func scaleCommand(at *place) *cobra.Command {
 	o := &orders{}
 	cmd := &cobra.Command{
@@ -220,6 +237,8 @@ func scaleCommand(at *place) *cobra.Command {
 	return cmd
 }
 
+// signalCommand returns the command signal. It has no --wait, since a signal is sent when the
+// launcher has answered, and nothing says when a process has handled it.
 func signalCommand(at *place) *cobra.Command {
 	o := &orders{}
 	cmd := &cobra.Command{
@@ -241,6 +260,8 @@ func signalCommand(at *place) *cobra.Command {
 	return cmd
 }
 
+// restartCommand returns the command restart. Its flags --resume and --rollback are not commands of
+// their own, because all three decide about the same thing: the roll of the group.
 func restartCommand(at *place) *cobra.Command {
 	o := &orders{}
 	var resume, rollback bool

@@ -16,15 +16,18 @@ import (
 type printer struct{ out, errs *output.File }
 
 // printed returns the printer for the output of the command run. Other commands write to stdout
-// directly, and can block.
+// directly, and can block: no process depends on them. Only their error goes to it; see execute.
 var printed = sync.OnceValue(func() *printer { return newPrinter(os.Stdout, os.Stderr) })
 
+// newPrinter returns a printer with a queue of 1 MiB for each of the two, so that a flood on one
+// does not displace the lines of the other.
 func newPrinter(out, errs io.Writer) *printer {
 	const bufferSize = 1 << 20
 	return &printer{output.To(out, bufferSize, nil), output.To(errs, bufferSize, nil)}
 }
 
-// flushTimeout bounds the time to write the rest of the output at the end.
+// flushTimeout bounds the time to write the rest of the output at the end. A reader that hangs must
+// not keep the launcher from exiting: a service manager waits for that.
 const flushTimeout = 2 * time.Second
 
 // end prints err unless it is nil, and flushes stdout and stderr, which takes at most flushTimeout

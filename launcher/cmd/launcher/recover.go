@@ -12,6 +12,9 @@ import (
 
 // recoverCommand returns the command recover. It prints what was found even if something has failed
 // afterwards: the processes exist in any case.
+//
+// It does not talk to a launcher, and works only while none runs: launcher.Recover takes the lock
+// of the directory. The file of -f is checked as for run, because the next launcher will use it.
 func recoverCommand(at *place) *cobra.Command {
 	var dry, asJSON bool
 	cmd := &cobra.Command{
@@ -52,7 +55,8 @@ func recoverCommand(at *place) *cobra.Command {
 }
 
 // printRecovery prints what Recover has found, in the past tense if it was done and as a plan with
-// --dry-run.
+// --dry-run. The processes choose their ids and commands, so both are cleaned of control
+// characters.
 func printRecovery(cmd *cobra.Command, found *launcher.Recovery, dry bool) {
 	out := cmd.OutOrStdout()
 	what := func(done, planned string) string {
@@ -82,7 +86,8 @@ func printRecovery(cmd *cobra.Command, found *launcher.Recovery, dry bool) {
 	}
 }
 
-// A recovery is the JSON output of the command recover.
+// A recovery is the JSON output of the command recover. Lists that are empty are [] and not null,
+// so a script can iterate over them. Damage is empty if the state file is intact or missing.
 type recovery struct {
 	StateFile string            `json:"stateFile"`
 	DryRun    bool              `json:"dryRun"`
@@ -93,6 +98,8 @@ type recovery struct {
 	Listeners map[string]string `json:"listeners"` // addresses that the next launcher takes over, by group
 }
 
+// A recovered process has the fields of [launcher.Recovered], in the same order: newRecovery
+// converts one to the other.
 type recovered struct {
 	ID      string `json:"processId"`
 	PID     int    `json:"pid"`

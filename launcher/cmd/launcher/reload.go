@@ -15,8 +15,12 @@ import (
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 )
 
-// reread reads the configuration file again, and lists the changes. It returns an error if a change
-// needs a restart of the launcher.
+// reread reads the configuration file again, and lists the changes. It is the Config.Reread of the
+// launcher, which calls it for a reload, for a dry run of one, and for SIGHUP.
+//
+// It returns an error if a change needs a restart of the launcher. The changes are returned with
+// that error, so that the user sees all of them and which ones are in the way. If the launcher
+// refuses the configuration later, Locate finds the lines in this version of the file.
 func reread(at *place, now *config.Config) (launcher.Config, []string, error) {
 	next, source, err := config.LoadSource(at.file)
 	if err != nil {
@@ -47,7 +51,8 @@ func reread(at *place, now *config.Config) (launcher.Config, []string, error) {
 //
 // A reload applies the file of the launcher, so without this check a user who names another file
 // would believe that it was applied. Over the network the paths are those of another machine, and
-// nothing is compared.
+// nothing is compared. Paths are compared first, and then the files, which can have several paths
+// by links. read is empty if the program that runs the launcher does not say which file it reads.
 func sameFile(at *place, read string) error {
 	if at.file == "" || read == "" || at.remote != "" {
 		return nil
@@ -67,6 +72,8 @@ func sameFile(at *place, read string) error {
 // reloadCommand returns the command reload. It shows the changes by a dry run before it orders the
 // reload. The file can change in between, so the command compares the changes that were applied
 // with those that it has shown, and says if they differ.
+//
+// A lock around both calls is no alternative: the editor that changes the file takes none.
 func reloadCommand(at *place) *cobra.Command {
 	var dry, asJSON bool
 	in := &pb.ReloadRequest{}
@@ -122,7 +129,9 @@ func reloadCommand(at *place) *cobra.Command {
 	return cmd
 }
 
-// reloadAsJSON applies the changes that the launcher has seen, unless dry is true, and prints them.
+// reloadAsJSON applies the changes that the launcher has seen, and prints those that were applied,
+// or if dry is true those that would be. It prints one object, and nothing about a file that has
+// changed between the two calls: a script acts on what was applied.
 func reloadAsJSON(ctx context.Context, cmd *cobra.Command, to pb.LauncherAdminInterfaceClient, in *pb.ReloadRequest, seen *pb.ReloadResponse, dry bool) (err error) {
 	if !dry && len(seen.GetChanges()) > 0 {
 		if seen, err = to.Reload(ctx, in); err != nil {
@@ -132,6 +141,9 @@ func reloadAsJSON(ctx context.Context, cmd *cobra.Command, to pb.LauncherAdminIn
 	return printJSON(cmd.OutOrStdout(), seen, true)
 }
 
+// validateCommand returns the command validate. It checks the file by the code that run uses, and
+// talks to no launcher. After an error the exit code is 1, also with --json, which prints the
+// errors of the file to stdout and a text to stderr.
 func validateCommand(at *place) *cobra.Command {
 	var show, asJSON bool
 	cmd := &cobra.Command{
@@ -168,7 +180,8 @@ func validateCommand(at *place) *cobra.Command {
 	return cmd
 }
 
-// A validation is the JSON output of the command validate.
+// A validation is the JSON output of the command validate. Groups is the number of groups, 0 if the
+// file is not valid.
 type validation struct {
 	File   string       `json:"file"`
 	Valid  bool         `json:"valid"`
@@ -176,7 +189,7 @@ type validation struct {
 	Errors []*fileError `json:"errors,omitempty"`
 }
 
-// A fileError is an error of a file.
+// A fileError is an error of a file. Line and Column begin at 1; a Line of 0 means the whole file.
 type fileError struct {
 	Line   int    `json:"line"`
 	Column int    `json:"column"`
@@ -184,6 +197,8 @@ type fileError struct {
 	Rule   string `json:"rule"`
 }
 
+// newValidation returns the output for the result of [config.Load]. That returns all errors of a
+// file, or a single one if the file cannot be read.
 func newValidation(file string, c *config.Config, err error) validation {
 	v := validation{File: file, Valid: err == nil}
 	var all config.Errors

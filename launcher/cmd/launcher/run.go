@@ -23,6 +23,11 @@ import (
 	"github.com/swansong-go/swansong/launcher/metrics"
 )
 
+// runCommand returns the command run. Without a file it runs one group, and accepts flags for the
+// settings that are used most.
+//
+// The soft phase of graceful is a second longer than the bound of that group: the launcher kills a
+// process itself when the time of that process is over, and reports which one it was.
 func runCommand(at *place) *cobra.Command {
 	g := launcher.GroupConfig{}
 	var protocol, kind, restart, metricsAt string
@@ -95,7 +100,9 @@ func checkDurations(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// onlyFile refuses arguments and flags that are not allowed together with a file.
+// onlyFile refuses arguments and flags that are not allowed together with a file. It refuses all
+// flags of run but --exit-when-done, which has no key in a file. An ignored flag would be worse
+// than an error: a user would see only later that the group runs with other settings.
 func onlyFile(cmd *cobra.Command, args []string) (err error) {
 	if len(args) > 0 {
 		return fmt.Errorf("launcher: run -f takes no command, but got %q; the commands are in the file", args[0])
@@ -108,7 +115,8 @@ func onlyFile(cmd *cobra.Command, args []string) (err error) {
 	return err
 }
 
-// runFile runs the groups of a file.
+// runFile runs the groups of a file. --dir overrides the directory in the file, here and in each
+// reload.
 func runFile(cmd *cobra.Command, at *place, whenDone bool) error {
 	c, source, err := config.LoadSource(at.file)
 	if err != nil {
@@ -136,6 +144,7 @@ const longest = 24 * time.Hour
 // lasts longer than the longest shutdown that a group may take. So the launcher always stops its
 // processes as their groups are configured, and graceful never cuts that short.
 func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.Duration, whenDone bool) error {
+	// Processes would inherit what is open when they are started.
 	keepDescriptors()
 	if !cmd.Flags().Changed("exit-when-done") {
 		whenDone = !slices.ContainsFunc(cfg.Groups, func(g launcher.GroupConfig) bool { return !g.Job })
@@ -144,12 +153,19 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 	if err != nil {
 		return fmt.Errorf("launcher: %w", err)
 	}
+	// Logger and Output may block: the launcher writes to both from goroutines of their own, behind
+	// queues that are bounded.
 	cfg.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	cfg.Output = cmd.OutOrStdout()
 	out := printed().out // gets the output of the launcher itself; writing to it never blocks
+	// The launcher's own program is its helper and its guardian, so only one file has to be
+	// installed.
 	cfg.Helper = []string{self, "exec", "--"}
 	cfg.Guardian = []string{self, "guard"}
+	// The new program would be executed with the arguments of this one, so these are checked.
 	cfg.UpgradeCheck = append([]string{"upgrade-check", "--metrics-now=" + metricsAt, "--"}, os.Args[1:]...)
+	// A check goes the same way as a start, up to here, so both read the configuration in the same
+	// way.
 	if now, ok := cmd.Context().Value(checkOnly{}).(string); ok {
 		if err := tryMetrics(metricsAt, now); err != nil {
 			return err
@@ -183,11 +199,14 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 				return &launcher.ConfigError{Field: "Metrics.Address", Rule: strings.TrimPrefix(err.Error(), "metrics: ")}
 			}
 		}
+		// The port can be the choice of the kernel (port 0), so the actual address is printed.
 		if addr := m.AdminAddr(); addr != nil {
 			fmt.Fprintln(out, "operators at", addr)
 		}
 		s.Go(func(context.Context) { upgradeOnSignal(s, m, printed().errs, upgrades) })
 		if cfg.Reread != nil {
+			// This logger never blocks, unlike cfg.Logger: a goroutine that handles signals writes
+			// to it.
 			logger := slog.New(slog.NewTextHandler(printed().errs, nil))
 			s.Go(func(context.Context) { reloadOnHangup(s, m, logger, hangup) })
 		}
@@ -196,6 +215,7 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 				fmt.Fprintln(out, "listening on", addr)
 			}
 		}
+		// Once the launcher is being stopped, the only news in the error of serve is that stop.
 		if err := serve(s, m, out, whenDone); err != nil && s.Err() == nil {
 			return err
 		}
@@ -204,8 +224,9 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 		graceful.WithSoft(min(bound, longest)), graceful.WithOutput(cmd.ErrOrStderr()))
 }
 
-// thisProgram returns a path at which this very program is executed. On Linux that holds also after its
-// file has been replaced, as before an upgrade.
+// thisProgram returns a path at which this very program is executed. On Linux that holds also after
+// its file has been replaced, as before an upgrade. The guardian and the helper thus have the
+// version of the launcher that starts them.
 func thisProgram() (string, error) {
 	const exe = "/proc/self/exe"
 	if _, err := os.Stat(exe); err == nil {
@@ -215,7 +236,11 @@ func thisProgram() (string, error) {
 }
 
 // serve says when the groups are ready. It returns when the launcher is to end: when it is stopped,
-// when the groups cannot become ready, or, with whenDone, when all groups are finished.
+// when the groups cannot become ready, or, with whenDone, when all groups are finished. Its return
+// stops whatever still runs.
+//
+// With whenDone, a group that is given up does not end the launcher at once: the other groups go on
+// until they have finished, and then Finished returns what has failed.
 func serve(s *ctxshutdown.Swansong, m *launcher.Manager, out io.Writer, whenDone bool) error {
 	becomeReady := func() error {
 		if err := m.Ready(s); err != nil {
@@ -241,11 +266,12 @@ func serve(s *ctxshutdown.Swansong, m *launcher.Manager, out io.Writer, whenDone
 
 // outlivePipes makes a write to a broken stdout or stderr fail. By default, SIGPIPE would end the
 // launcher and so its processes. The signal is caught, not ignored, because processes inherit
-// ignored signals.
+// ignored signals. Nothing reads the channel, and signals that do not fit are dropped.
 func outlivePipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // stopOnHangup sends SIGTERM to the launcher on the first SIGHUP. A terminal that closes can send
-// several, and a second SIGTERM would cut the drain short.
+// several, and a second SIGTERM would cut the drain short. A signal is sent, instead of a call of
+// Shutdown, so that package graceful treats it like any other SIGTERM.
 func stopOnHangup(s *ctxshutdown.Swansong, hangup <-chan os.Signal) {
 	select {
 	case <-hangup:
@@ -256,7 +282,9 @@ func stopOnHangup(s *ctxshutdown.Swansong, hangup <-chan os.Signal) {
 	}
 }
 
-// reloadOnHangup reloads the file on each SIGHUP.
+// reloadOnHangup reloads the file on each SIGHUP, until the launcher is stopped. The channel holds
+// one signal: a SIGHUP that arrives while one waits in it is covered by the reload of that one,
+// which has not read the file yet.
 func reloadOnHangup(s *ctxshutdown.Swansong, m *launcher.Manager, logger *slog.Logger, hangup <-chan os.Signal) {
 	for {
 		select {
@@ -271,7 +299,8 @@ func reloadOnHangup(s *ctxshutdown.Swansong, m *launcher.Manager, logger *slog.L
 }
 
 // reloadFile reloads the file once. The Manager logs the changes that it applies; reloadFile logs
-// the changes that were not applied, and errors.
+// the changes that were not applied, and errors. Since a signal has no sender to answer to, the log
+// is the only place in which a user learns of them.
 func reloadFile(ctx context.Context, m *launcher.Manager, logger *slog.Logger) {
 	changes, err := m.Reread(ctx, false, "SIGHUP")
 	for errors.Is(err, launcher.ErrReloading) { // another reload is running, which can have read an older version of the file
@@ -317,6 +346,8 @@ func splitErrors(err error, causes ...error) (failed, interrupted error) {
 	return failed, interrupted
 }
 
+// guardCommand returns the hidden command guard, which the launcher runs beside itself; see
+// Config.Guardian. Users have no reason to call it: without orders on stdin it fails.
 func guardCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "guard",
@@ -327,6 +358,9 @@ func guardCommand() *cobra.Command {
 	}
 }
 
+// execCommand returns the hidden command exec, with which the launcher starts processes that
+// inherit listeners or have rlimits; see Config.Helper. If it succeeds it does not return: the
+// command takes the place of this program in the same process.
 func execCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "exec -- command [argument ...]",

@@ -20,12 +20,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// refreshInterval is the time between two requests of --watch.
+// refreshInterval is the time between two requests of --watch. Events would tell of most changes at
+// once, but not of the times and of the work in flight, which a view shows as well.
 const refreshInterval = 500 * time.Millisecond
 
 // statusCommand returns the command status. With --watch, a terminal is redrawn at each interval,
-// because the times in it change, and another output gets a text only if the state has changed. The
-// end of the launcher then ends the command without an error.
+// because the times in it change, and another output gets a text only if the state has changed.
+// JSON is then one line each time, so a script can read line by line. The end of the launcher then
+// ends the command without an error.
 func statusCommand(at *place) *cobra.Command {
 	var asJSON, goesOn bool
 	cmd := &cobra.Command{
@@ -46,6 +48,7 @@ func statusCommand(at *place) *cobra.Command {
 				}
 				text := newView(cmd.OutOrStdout(), time.Now()).health(out)
 				if goesOn && terminal {
+					// The cursor goes to the top left corner, and the screen is cleared.
 					text = "\x1b[H\x1b[2J" + text
 				}
 				_, err := io.WriteString(cmd.OutOrStdout(), text)
@@ -55,6 +58,7 @@ func statusCommand(at *place) *cobra.Command {
 				var last *pb.GetGroupHealthResponse
 				for {
 					out, err := healthOf(ctx, to, args)
+					// Unavailable at the first request is an error: no launcher was there to watch.
 					if last != nil && status.Code(err) == codes.Unavailable {
 						fmt.Fprintln(cmd.ErrOrStderr(), "the launcher has exited")
 						return nil
@@ -84,7 +88,8 @@ func statusCommand(at *place) *cobra.Command {
 	return cmd
 }
 
-// healthOf returns the health of these groups, or of all groups if there is no name.
+// healthOf returns the health of these groups, or of all groups if there is no name. Each name is a
+// call, so groups may differ by what has happened in between.
 func healthOf(ctx context.Context, to pb.LauncherAdminInterfaceClient, names []string) (*pb.GetGroupHealthResponse, error) {
 	all := &pb.GetGroupHealthResponse{}
 	for _, name := range orAll(names) {
@@ -97,12 +102,14 @@ func healthOf(ctx context.Context, to pb.LauncherAdminInterfaceClient, names []s
 	return all, nil
 }
 
+// isTerminal reports whether w is a terminal, which only an open file can be.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// longNumber matches the only number of 64 bits that is printed. protojson prints it as a string.
+// longNumber matches the only number of 64 bits that is printed. protojson prints it as a string,
+// because JavaScript would round large ones; a number of bytes stays far below that.
 var longNumber = regexp.MustCompile(`("bufferedBytes":\s*)"(\d+)"`)
 
 // printJSON prints a message with its empty fields, so that a script finds every key in every
@@ -123,12 +130,16 @@ type view struct {
 }
 
 // newView returns a view, with colours if w is a terminal that has colours and NO_COLOR is not set.
+//
+// now is the time to which ages are computed, so all rows of a view agree.
 func newView(w io.Writer, now time.Time) view {
 	r := lipgloss.NewRenderer(w)
 	colour := func(c string) lipgloss.Style { return r.NewStyle().Foreground(lipgloss.Color(c)) }
 	return view{now: now, good: colour("2"), busy: colour("3"), bad: colour("1").Bold(true), dim: r.NewStyle().Faint(true), title: r.NewStyle().Bold(true)}
 }
 
+// health returns the view: for each group a line and a table of its processes, and then what is
+// waited for.
 func (v view) health(out *pb.GetGroupHealthResponse) string {
 	var b strings.Builder
 	for _, g := range out.GetGroups() {
@@ -176,6 +187,8 @@ func (v view) table(b *strings.Builder, rows [][]string) {
 	}
 }
 
+// state returns the name of the state in a colour: green if the process serves, red if something is
+// wrong, faint if it has ended as intended, and yellow in all states on the way.
 func (v view) state(p *pb.ProcessStatus) string {
 	name := p.GetState().String()
 	switch p.GetState() {
@@ -189,11 +202,13 @@ func (v view) state(p *pb.ProcessStatus) string {
 	return v.busy.Render(name)
 }
 
+// since returns for how long the process has been in its state, in whole seconds.
 func (v view) since(p *pb.ProcessStatus) string {
 	return v.now.Sub(p.GetSince().AsTime()).Round(time.Second).String()
 }
 
-// progress returns a bar that shows how much of the time allowed for its stop a process has used.
+// progress returns a bar that shows how much of the time allowed for its stop a process has used. A
+// full bar does not mean that the process has ended: it may be about to be killed.
 func (v view) progress(p *pb.ProcessStatus) string {
 	took, bound := p.GetShutdownDuration().AsDuration(), p.GetBound().AsDuration()
 	if !stopping(p) || bound <= 0 {
@@ -204,12 +219,17 @@ func (v view) progress(p *pb.ProcessStatus) string {
 	return "[" + strings.Repeat("#", full) + strings.Repeat("-", width-full) + "]"
 }
 
-// stopping reports whether a process was asked to stop, or is about to be, and has not ended.
+// stopping reports whether a process was asked to stop, or is about to be, and has not ended. The
+// states of the protocol are numbered in the order in which a process passes through them.
 func stopping(p *pb.ProcessStatus) bool {
 	return p.GetState() >= pb.ProcessState_SHUTDOWN_REQUESTED && p.GetState() < pb.ProcessState_COMPLETE
 }
 
 // waitingFor lists what a stop, a roll, or the start of the launcher is waiting for.
+//
+// Each line names one thing that has to happen, and what it depends on: the blocking operations of
+// a process, or an order of the operator. The lines are sorted, so that they do not change places
+// while they are watched.
 func (v view) waitingFor(out *pb.GetGroupHealthResponse) string {
 	var lines []string
 	for _, g := range out.GetGroups() {
@@ -277,6 +297,7 @@ func describe(p *pb.ProcessStatus) string {
 	return clean(strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), "; "))
 }
 
+// inFlight returns the number of requests, in the singular for one.
 func inFlight(requests int32) string {
 	if requests == 1 {
 		return "1 request in flight"
@@ -285,7 +306,8 @@ func inFlight(requests int32) string {
 }
 
 // clean replaces control characters in s, so that text from a process cannot change colours or move
-// the cursor of the terminal.
+// the cursor of the terminal. It also replaces line breaks, because a text is a cell or a line. The
+// characters from 0x80 to 0x9f are control characters as well, which some terminals obey.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {
@@ -295,6 +317,7 @@ func clean(s string) string {
 	}, s)
 }
 
+// prefixed returns s behind the prefix, and nothing if s is empty.
 func prefixed(prefix, s string) string {
 	if s == "" {
 		return ""

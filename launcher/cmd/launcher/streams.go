@@ -12,7 +12,12 @@ import (
 )
 
 // receiveAll opens a stream for each name and calls f for each message, one call at a time, until
-// all streams have ended or one has failed.
+// all streams have ended or one has failed. The protocol has one name for each call, so several
+// names are several streams; their messages are in no order across names.
+//
+// It returns the first error of a stream or of f, which ends the other streams, or the cause of
+// ctx. The end of a stream (io.EOF) is no error: the launcher has ended, or there is nothing more
+// to send.
 func receiveAll[T any](ctx context.Context, names []string, open func(context.Context, string) (grpc.ServerStreamingClient[T], error), f func(*T) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -44,7 +49,8 @@ type streamPrinter struct {
 	json bool
 }
 
-// print prints a message, and how many messages were lost before it.
+// print prints a message, and how many messages were lost before it. With --json the number is a
+// field of the message itself. The caller passes a function, because JSON needs no line.
 func (p *streamPrinter) print(m proto.Message, missed int32, line func() string) error {
 	if p.json {
 		return printJSON(p.w, m, false)

@@ -25,15 +25,19 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// The main thread starts all processes, so that an upgrade does not lose them.
+// The main thread starts all processes, so that an upgrade does not lose them. It has to be locked
+// in init: only there it is certain that the main goroutine runs on the main thread.
 func init() { runtime.LockOSThread() }
 
-// confirmTimeout bounds how long the command upgrade waits for the new program to answer.
+// confirmTimeout bounds how long the command upgrade waits for the new program to answer. It begins
+// when the earlier program has been replaced, so it covers only the start of the new one.
 const confirmTimeout = 30 * time.Second
 
 // upgradeCommand returns the command upgrade. The program is looked up here, in the PATH and the
 // working directory of the user and not in those of the launcher. The id tells this upgrade from
 // others when the new program is asked.
+//
+// The command may wait without a limit: the launcher itself bounds each step of an upgrade.
 func upgradeCommand(at *place) *cobra.Command {
 	in := &pb.UpgradeRequest{}
 	var asJSON bool
@@ -63,6 +67,9 @@ func upgradeCommand(at *place) *cobra.Command {
 			return ask(cmd, at, true, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
 				out, err := to.Upgrade(ctx, in)
 				// The connection ends when the new program is executed.
+				//
+				// An error with "while dialing" comes before that: there was no launcher to connect
+				// to.
 				if status.Code(err) == codes.Unavailable && !strings.Contains(status.Convert(err).Message(), "while dialing") {
 					out, err = confirm(ctx, to, in.GetId())
 				}
@@ -86,7 +93,9 @@ func upgradeCommand(at *place) *cobra.Command {
 // confirm asks the new program whether it has taken over.
 //
 // Until then the socket of the launcher does not answer, so calls wait for it, for confirmTimeout
-// at most.
+// at most. The socket itself stays open all the time, so a connection is not refused but waits. An
+// error NotFound means that the program that answers knows nothing of this upgrade: for instance
+// because the launcher was killed meanwhile and started again.
 func confirm(ctx context.Context, to pb.LauncherAdminInterfaceClient, id string) (*pb.UpgradeResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
@@ -99,6 +108,10 @@ func confirm(ctx context.Context, to pb.LauncherAdminInterfaceClient, id string)
 }
 
 // upgradeCheckCommand answers a launcher that asks whether this program could take over from it.
+//
+// It parses the arguments of that launcher as this program would, and runs its command run with a
+// context that stops it before it starts anything. So flags that this version does not have are
+// found before the upgrade and not after it.
 func upgradeCheckCommand() *cobra.Command {
 	var metricsNow string
 	cmd := &cobra.Command{
@@ -118,12 +131,13 @@ func upgradeCheckCommand() *cobra.Command {
 	return cmd
 }
 
-// checkOnly is the key of the context of a command run that only says whether it could take over. The
-// value is the address where the launcher that asks serves its metrics.
+// checkOnly is the key of the context of a command run that only says whether it could take over.
+// The value is the address where the launcher that asks serves its metrics.
 type checkOnly struct{}
 
-// tryMetrics returns an error if an address for metrics is in use. The port of the launcher that asks
-// is not tried, because it is free only after the upgrade.
+// tryMetrics returns an error if an address for metrics is in use. The port of the launcher that
+// asks is not tried, because it is free only after the upgrade. Another program can take the port
+// after the check; the new program then goes on without metrics, and logs that.
 func tryMetrics(address, now string) error {
 	host, port, err := net.SplitHostPort(address)
 	if address == "" || err != nil { // an invalid configuration was reported before
@@ -139,7 +153,9 @@ func tryMetrics(address, now string) error {
 	return ln.Close()
 }
 
-// upgradeOnSignal upgrades the launcher on each of the signals.
+// upgradeOnSignal upgrades the launcher on each of the signals, to the program at the path that it
+// was started with, until the launcher is stopped. An upgrade that succeeds does not return, so the
+// loop goes on only after one that has failed.
 func upgradeOnSignal(s *ctxshutdown.Swansong, m *launcher.Manager, errs io.Writer, signals <-chan os.Signal) {
 	logger := slog.New(slog.NewTextHandler(errs, nil))
 	for {
@@ -154,7 +170,8 @@ func upgradeOnSignal(s *ctxshutdown.Swansong, m *launcher.Manager, errs io.Write
 	}
 }
 
-// notifyUpgrade returns a channel of the signals that order an upgrade.
+// notifyUpgrade returns a channel of the signals that order an upgrade. Without such a signal on
+// this system the channel stays empty: Notify with no signals would deliver all of them.
 func notifyUpgrade() <-chan os.Signal {
 	c := make(chan os.Signal, 1)
 	if len(upgradeSignals) > 0 {

@@ -4,4 +4,5 @@ package main
 
 import "os"
 
+// upgradeSignals is empty: this system has no signal for an upgrade, nor upgrades.
 var upgradeSignals []os.Signal
