@@ -153,13 +153,13 @@ func (g *group) onChange(p *process.Process) {
 	g.wake()
 }
 
-// stopProcess stops a process by order. Without a replacement the group has one process fewer from
-// then on.
-func (g *group) stopProcess(p *process.Process, reason string, grace time.Duration, replace bool) {
+// stopProcess stops a process by order. With noReplacement the group has one process fewer from then
+// on.
+func (g *group) stopProcess(p *process.Process, reason string, grace time.Duration, noReplacement bool) {
 	g.manager.host.Gate.Enter()
 	defer g.manager.host.Gate.Leave()
 	g.controller.Lock()
-	g.controller.OnStopOrder(p, replace)
+	g.controller.OnStopOrder(p, noReplacement)
 	g.controller.Unlock()
 	g.wake()
 	p.Stop(reason, grace)

@@ -43,7 +43,7 @@ func (m *Manager) StopProcess(id string, how Stop) error {
 	if err != nil {
 		return err
 	}
-	p.owner.stopProcess(p.Process, how.Reason, how.Grace, !how.NoReplacement)
+	p.owner.stopProcess(p.Process, how.Reason, how.Grace, how.NoReplacement)
 	return nil
 }
 

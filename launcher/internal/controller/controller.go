@@ -145,7 +145,7 @@ func (c *Controller) Reconcile(now time.Time) (next time.Time) {
 		case roll.Start:
 			acting = c.start(c.revisionToStart(a.Version))
 		case roll.Stop:
-			c.stop(c.instances[a.ID], a.Why)
+			c.stop(c.instances[a.ID], a.Why, a.Surplus)
 		case roll.Wait:
 			acting = false
 			if a.Until > 0 {
@@ -285,10 +285,9 @@ func (c *Controller) start(revision int) bool {
 	return ok
 }
 
-// stop stops a process, whose exit is then no failure. If why is that of package roll, and the
-// process is replaced, the reason names the revision that replaces it.
-func (c *Controller) stop(i *instance, why string) {
-	reason := why
+// stop stops a process, whose exit is then no failure. With noReplacement, no other process is started in
+// its place. In a roll, the reason of a process of another revision names the present one.
+func (c *Controller) stop(i *instance, reason string, noReplacement bool) {
 	if c.roll != nil && i.Revision() != c.revisions.Current {
 		reason = fmt.Sprintf("%s by revision %d", reason, c.revisions.Current)
 		if c.roll.Reason != "" {
@@ -296,7 +295,7 @@ func (c *Controller) stop(i *instance, why string) {
 		}
 	}
 	i.accounted = true
-	i.noReplacement = i.noReplacement || why == roll.Surplus
+	i.noReplacement = i.noReplacement || noReplacement
 	c.host.Stop(i.Process, reason)
 }
 

@@ -101,15 +101,15 @@ func (c *Controller) setStopped(stopped bool) {
 	}
 }
 
-// OnStopOrder records that a process is being stopped by order. Without a replacement the group has
-// one process fewer from then on.
-func (c *Controller) OnStopOrder(p Process, replace bool) {
+// OnStopOrder records that a process is being stopped by order. With noReplacement the group has one
+// process fewer from then on.
+func (c *Controller) OnStopOrder(p Process, noReplacement bool) {
 	i := c.instances.of(p)
 	if i == nil {
 		return
 	}
 	// An order also counts if the group is replacing the process: it has one fewer afterwards.
-	if !replace && !i.noReplacement {
+	if noReplacement && !i.noReplacement {
 		i.noReplacement = true
 		c.scaleDown(i)
 		c.host.Record()
@@ -147,7 +147,7 @@ func (c *Controller) startRun(cfg spec.Group, source any, reason string) {
 	c.host.Record()
 	for _, i := range c.instances.sorted() {
 		if !i.accounted {
-			c.stop(i, reason)
+			c.stop(i, reason, false)
 		}
 	}
 }

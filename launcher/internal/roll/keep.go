@@ -45,7 +45,7 @@ func (n census) pickSurplus(c Config, v View) (stop Action) {
 			may, worth = available > c.MinHealthy, 3
 		}
 		if worth = 2*worth + int(i.Version); may && (least == 0 || worth <= least) {
-			stop, least = Action{Do: Stop, ID: i.ID, Why: Surplus}, worth
+			stop, least = Action{Do: Stop, ID: i.ID, Why: surplus, Surplus: true}, worth
 		}
 	}
 	return stop

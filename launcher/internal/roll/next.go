@@ -11,8 +11,8 @@ const (
 	Stop
 )
 
-// Surplus is the reason of a Stop of an instance beyond the desired number.
-const Surplus = "one too many"
+// surplus is the reason of a Stop of an instance beyond the desired number.
+const surplus = "one too many"
 
 // An Action is what the caller has to do next.
 type Action struct {
@@ -20,6 +20,7 @@ type Action struct {
 	Version Version       // set for Start: the version of the instance to start
 	ID      string        // set for Stop: the id of the instance to stop
 	Why     string        // set for Stop: the reason, for the log
+	Surplus bool          // for Stop: the instance is beyond the desired number, so no other one takes its place
 	Until   time.Duration // set for Wait: when to call Next again even if nothing has happened; 0: never
 }
 
@@ -107,7 +108,7 @@ func (n census) pickExcess(c Config, v View, goal [2]int, t Version) (stop Actio
 		if may && (least == 0 || worth < least) {
 			stop, least = Action{Do: Stop, ID: i.ID, Why: "replaced"}, worth
 			if i.Version == t {
-				stop.Why = Surplus
+				stop.Why, stop.Surplus = surplus, true
 			}
 		}
 	}

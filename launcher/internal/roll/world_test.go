@@ -122,7 +122,7 @@ func (w *world) act() time.Duration {
 			}
 			i := &w.view.Instances[k]
 			w.note("stop %s: %s", i.ID, action.Why)
-			if n := w.count(func(i roll.Instance) bool { return i.Health != roll.Stopping }); action.Why == roll.Surplus && n <= w.config.Desired {
+			if n := w.count(func(i roll.Instance) bool { return i.Health != roll.Stopping }); action.Surplus && n <= w.config.Desired {
 				w.breach("%s is called surplus among %d, but %d are desired", i.ID, n, w.config.Desired)
 			}
 			was := i.Health
