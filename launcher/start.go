@@ -136,6 +136,7 @@ func (s *start) acquire(ctx context.Context) (*ctxshutdown.Guard, error) {
 
 // run starts the groups, with what is left of the earlier launcher or of the other program.
 func (s *start) run(guard *ctxshutdown.Guard) {
+	s.before.ReadStartedWith()
 	if s.taken == nil {
 		s.before.OpenOutputs(s.host.Dir)
 		s.endPreviousGuardians()

@@ -68,6 +68,7 @@ func TestParse_ReportsEachBrokenRuleOnce(t *testing.T) {
 		{"startupProbe: {httpGet: {port: 1, path: healthz}}", "", `f:2:48: process_groups[0].startupProbe.httpGet.path: must be a path with an optional query, such as /healthz, not "healthz"`},
 		{"startupProbe: {httpGet: {port: 1, scheme: http}}", "", `f:2:48: process_groups[0].startupProbe.httpGet.scheme: must be HTTP or HTTPS, not "http"`},
 		{"startupProbe: {httpGet: {port: 1, httpHeaders: [{name: 'a b', value: c}]}}", "", "f:2:48: process_groups[0].startupProbe.httpGet.httpHeaders: must each have the name of a header, and a value of one line"},
+		{"startupProbe: {exec: {command: [true]}}", "", "f:2:46: process_groups[0].startupProbe.exec.command[0]: must be a string, not a boolean; put it in quotes"},
 		{"startupProbe: {exec: {command: ['']}}", "", "f:2:36: process_groups[0].startupProbe.exec.command: is empty; name a program"},
 		{"startupProbe: {tcpSocket: {port: 1}, successThreshold: 2}", "", "f:2:51: process_groups[0].startupProbe.successThreshold: must be 1, not 2: only a readiness probe is repeated after a success"},
 		{"startupProbe: {tcpSocket: {port: 1}, failureThreshold: -1}", "", "f:2:51: process_groups[0].startupProbe.failureThreshold: must be 1 or more, not -1"},

@@ -4,9 +4,15 @@ package main_test
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/json"
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/swansong-go/swansong/internal/testkit"
+	main "github.com/swansong-go/swansong/launcher/cmd/launcher"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 )
 
 // The report of a process that was forced is shown below its event, indented.
@@ -58,4 +64,33 @@ func TestEvents_ShowReportOfForcedProcess(t *testing.T) {
 	}
 	t.Error("no event of a forced process has a report of what it waited for, with its stack, below it")
 	d.stops()
+}
+
+// An event that is no transition has no states in JSON, and a transition has both. A text that looks like a
+// key stays as it is.
+func TestPrintJSON_LeavesOutStatesOfOtherEvents(t *testing.T) {
+	const text = `"from": "PROCESS_STATE_UNSPECIFIED", `
+	for _, c := range []struct {
+		event    *pb.Event
+		from, to any
+	}{
+		{&pb.Event{Kind: "restart", Message: text}, nil, nil},
+		{&pb.Event{Kind: "transition", Message: text, To: pb.ProcessState_SPAWNING}, nil, "SPAWNING"},
+		{&pb.Event{Kind: "transition", Message: text, From: pb.ProcessState_SPAWNING, To: pb.ProcessState_READY}, "SPAWNING", "READY"},
+	} {
+		for _, indent := range []bool{false, true} {
+			var out bytes.Buffer
+			if err := main.PrintJSON(&out, c.event, indent); err != nil {
+				t.Fatal(err)
+			}
+			var got map[string]any
+			if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+				t.Fatalf("%s: %v", out.Bytes(), err)
+			}
+			testkit.Equal(t, "from", got["from"], c.from)
+			testkit.Equal(t, "to", got["to"], c.to)
+			testkit.Equal(t, "message", got["message"], any(text))
+			testkit.Equal(t, "missed", got["missed"], any(0.0))
+		}
+	}
 }

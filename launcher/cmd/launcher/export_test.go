@@ -3,6 +3,9 @@ package main
 // Main runs the command. The tests run it in a copy of the test program.
 var Main = main
 
+// PrintJSON prints a message as JSON.
+var PrintJSON = printJSON
+
 // NewPrinter creates a printer for the given stdout and stderr.
 var NewPrinter = newPrinter
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -222,6 +223,9 @@ func scaleCommand(at *place) *cobra.Command {
 				n, err := strconv.ParseInt(text, 10, 32)
 				if !ok || err != nil || n < 0 {
 					return fmt.Errorf("launcher: scale needs group=processes, as in web=5, not %q", arg)
+				}
+				if n > spec.MaxProcesses {
+					return fmt.Errorf("launcher: %s is too many processes for a group; the most are %d", arg, spec.MaxProcesses)
 				}
 				if _, twice := numbers[name]; twice {
 					return fmt.Errorf("launcher: scale has two numbers for %q", name)

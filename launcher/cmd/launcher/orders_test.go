@@ -49,7 +49,7 @@ func TestOrders_AcceptSeveralNames(t *testing.T) {
 		{[]string{"scale", "a=many"}, `launcher: scale needs group=processes, as in web=5, not "a=many"`},
 		{[]string{"scale", "a=1", "a=2"}, `launcher: scale has two numbers for "a"`},
 		{[]string{"scale", "a=-1"}, `launcher: scale needs group=processes, as in web=5, not "a=-1"`},
-		{[]string{"scale", "a=10001"}, `launcher: group "a": Desired: must be 0 to 10000, not 10001`},
+		{[]string{"scale", "a=10001"}, `launcher: a=10001 is too many processes for a group; the most are 10000`},
 		{[]string{"stop"}, "launcher: stop which process or group? status lists them"},
 		{[]string{"stop", "a", "--no-replacement"}, `launcher: --no-replacement and --grace are for processes, but "a" is a group`},
 		{[]string{"signal", "a", "SIGNONE"}, `launcher: there is no signal "SIGNONE"; name one such as HUP, USR1 or QUIT`},

@@ -3,7 +3,6 @@ package process
 import (
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/swansong-go/swansong/internal/proc"
@@ -68,20 +67,7 @@ func (p *Process) adopt() error {
 }
 
 // LearnAdoptedSecrets makes the launcher mask the secrets of a process that is to be adopted.
-func (p *Process) LearnAdoptedSecrets() { p.learnSecrets(startedWith(p.adopted.Adoptable.PID)) }
-
-// startedWith returns the arguments and the environment with which a process was started, if the
-// system tells them.
-func startedWith(pid int) (args, env []string) {
-	read := func(name string) []string {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
-		if err != nil {
-			return nil
-		}
-		return strings.Split(string(text), "\x00")
-	}
-	return read("cmdline"), read("environ")
-}
+func (p *Process) LearnAdoptedSecrets() { p.learnSecrets(p.adopted.Args, p.adopted.Env) }
 
 // IsUnrecorded reports whether the process runs and is to be kept, but is missing from the state
 // file.

@@ -20,7 +20,7 @@ const (
 	MaxDuration      = 24 * time.Hour // maximum of every duration, so that sums cannot overflow and typing errors are found
 	MinTotalDeadline = 10 * time.Millisecond
 
-	maxProcesses = 10_000 // maximum for a group, so that typing errors are found
+	MaxProcesses = 10_000 // maximum for a group, so that typing errors are found
 )
 
 // StopSignals are the names that Shutdown.StopSignals may have.
@@ -180,8 +180,8 @@ func (k *checker) confinement(g Group) {
 }
 
 func (k *checker) instances(g Group) {
-	k.must(g.Desired >= 0 && g.Desired <= maxProcesses, "Desired", "must be 0 to %d, not %d", maxProcesses, g.Desired)
-	k.must(g.MaxSurge >= 0 && g.MaxSurge <= maxProcesses, "MaxSurge", "must be 0 to %d, not %d", maxProcesses, g.MaxSurge)
+	k.must(g.Desired >= 0 && g.Desired <= MaxProcesses, "Desired", "must be 0 to %d, not %d", MaxProcesses, g.Desired)
+	k.must(g.MaxSurge >= 0 && g.MaxSurge <= MaxProcesses, "MaxSurge", "must be 0 to %d, not %d", MaxProcesses, g.MaxSurge)
 	k.must(g.MinHealthy >= 0 && g.MinHealthy <= g.Desired, "MinHealthy", "must be 0 to %s, which is %d, not %d", Field("Desired"), g.Desired, g.MinHealthy)
 	k.must(g.MinHealthy >= 0, "MinHealthy", "must be 0 or more, not %d", g.MinHealthy)
 	k.must(g.MaxSurge != 0 || g.Desired == 0 || g.MinHealthy != g.Desired, "MaxSurge",

@@ -8,10 +8,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/swansong-go/swansong/internal/proc"
@@ -72,6 +74,11 @@ type Process struct {
 	Outputs [2]*os.File `json:"-"`
 	Notify  *os.File    `json:"-"` // the socket for messages as for sd_notify(3); nil if it has to be made
 	Kept    [2][]byte   `json:"-"` // what the earlier launcher has read from Outputs and not dealt with: beginnings of lines
+
+	// Args and Env are what the process was started with, for the secrets in them. ReadStartedWith sets
+	// them, and they are not written to the file.
+	Args []string `json:"-"`
+	Env  []string `json:"-"`
 }
 
 // A Socket is a listening socket of a group.
@@ -182,6 +189,23 @@ func (s State) HasKept() bool {
 		}
 	}
 	return false
+}
+
+// ReadStartedWith reads the arguments and the environment with which the processes were started, as far
+// as the system tells them. The system may keep the caller waiting, so no lock should be held.
+func (s State) ReadStartedWith() {
+	for _, g := range s.Groups {
+		for _, p := range g.Processes {
+			read := func(name string) []string {
+				text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.Adoptable.PID, name))
+				if err != nil {
+					return nil
+				}
+				return strings.Split(string(text), "\x00")
+			}
+			p.Args, p.Env = read("cmdline"), read("environ")
+		}
+	}
 }
 
 // OpenOutputs opens the pipes of all processes. A new launcher must call it before it ends the
