@@ -134,7 +134,7 @@ func TestCanaryCheck_CommandWithoutAnswerFailsRollAtProgressDeadline(t *testing.
 	h := launch(t, g).ready()
 	next := judged(g, time.Millisecond, "")
 	next.Roll.Check.Command, next.Roll.Check.Timeout = []string{program}, 10*time.Millisecond
-	next.Roll.ProgressDeadline = 500 * time.Millisecond
+	next.Roll.ProgressDeadline = 2 * time.Second // within which the canary must have started
 	over := begin(h, next)
 	h.until("the command takes too long", step("canary", "and is repeated: "+program+": it took longer than 10ms"))
 	if err := os.Remove(program); err != nil {
@@ -142,7 +142,7 @@ func TestCanaryCheck_CommandWithoutAnswerFailsRollAtProgressDeadline(t *testing.
 	}
 	h.until("the command is missing", step("canary", "no such file or directory"))
 	var failure *launcher.RollError
-	if err := awaitRoll(t, h, over); !errors.As(err, &failure) || failure.RolledBack || !strings.Contains(err.Error(), "the check of the canaries has given no answer for 500ms") {
+	if err := awaitRoll(t, h, over); !errors.As(err, &failure) || failure.RolledBack || !strings.Contains(err.Error(), "the check of the canaries has given no answer for 2s") {
 		t.Errorf("Roll: %v", err)
 	}
 	health, _ := h.GroupHealth("web")

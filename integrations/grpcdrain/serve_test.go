@@ -159,7 +159,7 @@ func TestMessages_IteratorEndsAtStop(t *testing.T) {
 	testkit.Equal(t, "error of the loop", status.Code(res.err), codes.Canceled)
 
 	stopAt = 1
-	call(limit(t), 2)
+	call(limit(t), 1)
 	testkit.Equal(t, "messages before break", mustGet(t, "end", results).n, 1)
 
 	r.scope.Shutdown()

@@ -74,7 +74,7 @@ func TestCollector_MetricsMatchKnownEvents(t *testing.T) {
 	hang.Shutdown.Grace, hang.Shutdown.GraceEnforced, hang.Shutdown.SIGTERMTimeout = 50*time.Millisecond, true, 50*time.Millisecond
 	more := runners("more", 1, "--behavior", "request-more", "--drain-duration", "200ms")
 	loop := group("loop", 1, "exit")
-	loop.Restart.CrashLimit = 3
+	loop.Protocol, loop.Restart.CrashLimit = launcher.GRPC, 3 // with Auto, a process that exits late counts as ready
 	m := launch(t, web, hang, more, loop)
 	events, done := m.Watch()
 	defer done()
