@@ -17,7 +17,8 @@
 //  4. When a client has opened no stream for four round trips, at least 500 ms, it gets the second
 //     GOAWAY, which names the last stream. A client that disregards the first GOAWAY gets the second
 //     one after two seconds. A stream that arrives later is refused with H3_REQUEST_REJECTED, which
-//     tells the client that its request was not processed.
+//     tells the client that its request was not processed. This can happen to a client that does not
+//     read the first GOAWAY within that time, because packets were lost or its machine is too busy.
 //  5. Most clients close the connection when they have read their responses. The server closes it when
 //     the client has acknowledged them, and three seconds have passed since the last one.
 //  6. The server waits until streams that a handler has taken over with HTTPStream are closed for
