@@ -227,7 +227,11 @@ func (d *decoder) dependencies(n *yaml.Node, key string, g *Group) {
 		d.lines[n] = d.lines[at]
 		g.DependsOn = append(g.DependsOn, name.Value)
 		var c launcher.Condition
-		if d.value(value, at, &setting{}, reflect.ValueOf(&c).Elem()); c != "" && c != launcher.IsHealthy {
+		d.value(value, at, &setting{}, reflect.ValueOf(&c).Elem())
+		switch {
+		case c == "" && !d.unset && !d.wrong[at]: // package launcher takes it for healthy
+			d.fail(at, "must be started, healthy or completed, not \"\"")
+		case c != "" && c != launcher.IsHealthy:
 			if g.Conditions == nil {
 				g.Conditions = map[string]launcher.Condition{}
 			}
@@ -315,15 +319,10 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, form string) (rule strin
 		v.SetInt(int64(b))
 	case v.Kind() == reflect.Int:
 		return d.whole(n, v)
-	case v.Type() == portType && tag == "!!int": // a port is a number or {port}
+	case (v.Type() == portType || v.Type() == rlimitType) && tag == "!!int": // a number or a text, such as {port}
 		v.SetString(n.Value)
-	case v.Type() == rlimitType && tag == "!!int":
-		v.SetString(n.Value)
-	case v.Kind() == reflect.Bool && form != "": // words for false and true
-		words := strings.Split(form, "|")
-		if v.SetBool(n.Value == words[1]); !slices.Contains(words, n.Value) {
-			return fmt.Sprintf("must be %s, not %q", expected(v, form), n.Value)
-		}
+	case v.Kind() == reflect.Bool && form != "":
+		return choose(n, v, form)
 	case v.Kind() == reflect.Float64, v.Kind() == reflect.Bool:
 		return d.plain(n, v)
 	case tag != "!!str":

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -36,17 +37,15 @@ var forms = map[string]form{
 		get: func(f reflect.Value) reflect.Value { return reflect.ValueOf(Bytes(f.Int())) },
 		set: func(f, v reflect.Value) { f.SetInt(v.Int()) },
 	},
-	"files": formOf(func(rotated int) int { return rotated + 1 }, func(_, all int) int { return all - 1 }), // the file counts the current file, too
+	// The file counts the current file, too. The smallest int has no predecessor.
+	"files": formOf(func(rotated int) int { return rotated + 1 }, func(_, all int) int { return max(all, -math.MaxInt) - 1 }),
 	"command": formOf(func(c []string) string { program, _ := programOf(c); return program }, func(c []string, program string) []string {
 		_, args := programOf(c)
-		return append([]string{program}, args...)
+		return commandOf(program, args)
 	}),
 	"args": formOf(func(c []string) []string { _, args := programOf(c); return args }, func(c []string, args []string) []string {
 		program, _ := programOf(c)
-		if program == "" && len(args) == 0 {
-			return nil
-		}
-		return append([]string{program}, args...)
+		return commandOf(program, args)
 	}),
 	"env": formOf(variables, func(_ []string, all map[string]string) []string { return environment(all) }).checked(func(name, _ string) string {
 		switch {
@@ -106,6 +105,28 @@ func programOf(command []string) (program string, args []string) {
 		return "", nil
 	}
 	return command[0], command[1:]
+}
+
+// commandOf returns the command with these parts. An empty program without arguments is no command,
+// so that command: ${CHECK:-} can turn a check of canaries off.
+func commandOf(program string, args []string) []string {
+	if program == "" && len(args) == 0 {
+		return nil
+	}
+	return append([]string{program}, args...)
+}
+
+// choose reads one of the two words of a form into v, as false or true, or returns what is wrong.
+func choose(n *yaml.Node, v reflect.Value, form string) (rule string) {
+	words := strings.Split(form, "|")
+	switch {
+	case n.ShortTag() == "!!null":
+		return fmt.Sprintf("must be %s, not %s", expected(v, form), kindOf(n))
+	case !slices.Contains(words, n.Value):
+		return fmt.Sprintf("must be %s, not %q", expected(v, form), n.Value)
+	}
+	v.SetBool(n.Value == words[1])
+	return ""
 }
 
 // variables returns a list of NAME=value as a map.

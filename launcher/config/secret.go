@@ -40,17 +40,22 @@ func (c *Config) Masked() *Config {
 	return &out
 }
 
-// maskTexts masks the texts in v, except for names of groups, and copies the slices and maps in v.
+// unmasked are the keys that maskTexts leaves as they are. Other keys refer to groups by their names.
+// The values of env have been masked before; the names of variables and limits stay, because with ***
+// in them they would be other names, and two could become the same.
+var unmasked = []string{"name", dependsOn, "env", "rlimits"}
+
+// maskTexts masks the texts in v, except for those of the keys in unmasked, and copies the slices and
+// maps that it changes.
 //
-// A secret can be in any text, for instance a password in a path that ${NAME} has put there. Names
-// of groups stay, because other keys refer to groups by their names.
+// A secret can be in any text, for instance a password in a path that ${NAME} has put there.
 func maskTexts(v reflect.Value, m *mask.Masker) {
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString(m.Mask(v.String()))
 	case reflect.Struct:
 		for k := range v.NumField() {
-			if key := v.Type().Field(k).Tag.Get("yaml"); key != "name" && key != dependsOn {
+			if !slices.Contains(unmasked, v.Type().Field(k).Tag.Get("yaml")) {
 				maskTexts(v.Field(k), m)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/internal/testkit"
+	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
@@ -90,6 +91,16 @@ func TestPrint_MasksSecretsEverywhere(t *testing.T) {
 		t.Errorf("printed:\n%s", text)
 	}
 	testkit.Equal(t, "the configuration itself", c.Groups[0].WorkDir, "/horse-battery")
+}
+
+// A secret that is also part of a name leaves the name as it is: what is printed has the same variables
+// and limits.
+func TestPrint_KeepsNamesThatContainSecret(t *testing.T) {
+	text := print(t, parse(t, "secret: {values: [postgres, nofile]}\nprocess_groups:\n"+
+		"- {name: kv, env: {postgres_a: '1', postgres_b: 'on postgres'}, rlimits: {nofile: 5}}"))
+	g := parse(t, text).Groups[0]
+	testkit.Equal(t, "env", g.Env, []string{"postgres_a=1", "postgres_b=on ***"})
+	testkit.Equal(t, "rlimits", g.Rlimits, []launcher.Rlimit{{Name: "nofile", Soft: 5, Hard: 5}})
 }
 
 // Clients find the launcher's directory although they lack the variables of the launcher.
