@@ -29,13 +29,15 @@ import (
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
-// A Result has the files for a target, and the settings that it does not support.
+// A Result has the files for a target, and the settings that it does not support. The gaps are in
+// the order of the groups. A setting with its default can have a gap, too, where the target
+// differs.
 type Result struct {
 	Files []File
 	Gaps  []Gap
 }
 
-// A File is one file for the target.
+// A File is one file for the target, complete and with its last line break.
 type File struct {
 	Name string // the name of the file, without a directory
 	Text []byte
@@ -58,6 +60,7 @@ func (g Gap) String() string {
 // Targets returns the names of the targets.
 func Targets() []string { return slices.Sorted(maps.Keys(targets)) }
 
+// targets are the functions of the targets by the names that the command export takes.
 var targets = map[string]func(*config.Config) (*Result, error){"kubernetes": Kubernetes, "nomad": Nomad, "systemd": Systemd}
 
 // To exports a configuration to the target with the name.
@@ -69,7 +72,9 @@ func To(target string, c *config.Config) (*Result, error) {
 	return f(c)
 }
 
-// Write writes the files to an existing directory, and overwrites files with the same names.
+// Write writes the files to an existing directory, and overwrites files with the same names. The
+// files have no secrets, so every user may read them. After an error some files may have been
+// written.
 func (r *Result) Write(dir string) error {
 	for _, f := range r.Files {
 		if err := os.WriteFile(filepath.Join(dir, f.Name), f.Text, 0o644); err != nil {
@@ -102,7 +107,8 @@ func (r *Result) Print(w io.Writer) error {
 
 func (r *Result) file(name string, text []byte) { r.Files = append(r.Files, File{name, text}) }
 
-// A group holds what is needed to export one group of the configuration.
+// A group holds what is needed to export one group of the configuration. Each target is a set of
+// its methods, which return a part of a file or add gaps to the result.
 type group struct {
 	*config.Group
 	masked *config.Group // the same group without secrets
@@ -110,7 +116,8 @@ type group struct {
 	result *Result
 }
 
-// each calls f for each group.
+// each calls f for each group, and returns r. An error names the group, and there is no result
+// then: the files of the other groups alone could be taken for all.
 func each(c *config.Config, r *Result, f func(g group) error) (*Result, error) {
 	if c.TotalDeadline > 0 && !c.Launcher().TotalDeadlineDerived {
 		r.Gaps = append(r.Gaps, Gap{"", "total_deadline", "there is no deadline for all groups together; each process has the deadline of its group"})
@@ -126,6 +133,9 @@ func each(c *config.Config, r *Result, f func(g group) error) (*Result, error) {
 
 // clientVariables returns the environment variables that package client reads, except for those
 // that the configuration of the group sets.
+//
+// seconds is how long the process has for its shutdown. The port of the health service is set only
+// if the target probes there (probed): a process that is not probed need not open it.
 func (g group) clientVariables(seconds int64, probed bool) map[string]string {
 	all := map[string]string{client.EnvGrace: strconv.FormatInt(seconds, 10)}
 	if probed && g.servesHealth() {
@@ -140,13 +150,18 @@ func (g group) clientVariables(seconds int64, probed bool) map[string]string {
 
 // gap adds a gap to the result if isSet is true, which means that the configuration uses a setting
 // that the target does not support.
+//
+// Gaps are one call each, in a long list, so that a reader sees for each setting when it is
+// reported and with which words. The key is the one in the file, without that of the group.
 func (g group) gap(isSet bool, key, format string, args ...any) {
 	if isSet {
 		g.result.Gaps = append(g.result.Gaps, Gap{g.Name, key, fmt.Sprintf(format, args...)})
 	}
 }
 
-// environment returns the variables without secrets, and the names of the secret ones.
+// environment returns the variables without secrets, and the names of the secret ones. A variable
+// is secret if masking changes it, so the rules are those of the launcher's own output. Variables
+// of env_file are in neither: the files refer to them as a whole.
 func (g group) environment() (plain map[string]string, secret []string) {
 	plain = map[string]string{}
 	for i, v := range g.Env {
@@ -202,5 +217,6 @@ func up(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Secon
 // end before the time limit of the target.
 func down(d time.Duration) int64 { return max(1, int64(d/time.Second)) }
 
-// maxUnavailable returns how many instances may be missing during a roll.
+// maxUnavailable returns how many instances may be missing during a roll. MinHealthy is not nil in
+// a configuration that was read from a file.
 func (g group) maxUnavailable() int { return g.Desired - *g.MinHealthy }

@@ -22,6 +22,9 @@ type jobSpec struct {
 	Template     pod   `yaml:"template"`
 }
 
+// kubernetesJob returns the Job of a group of that kind. Kubernetes counts a pod that has exited
+// with 0 as completed, and retries others until backoffLimit, which is a limit for the Job as a
+// whole.
 func (g group) kubernetesJob() job {
 	template := g.pod()
 	template.Spec.RestartPolicy = "OnFailure"

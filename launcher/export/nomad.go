@@ -156,6 +156,7 @@ func Nomad(c *config.Config) (*Result, error) {
 	})
 }
 
+// job returns the job of a group, with one task group and one task.
 func (g group) job() nomadJob {
 	plain, secret := g.environment()
 	named := func(s string) string {

@@ -12,7 +12,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
-// A namedProbe is a probe of a group with its key.
+// A namedProbe is a probe of a group with its key, for gaps.
 type namedProbe struct {
 	key string
 	config.Probe
@@ -28,7 +28,8 @@ func (g group) probes() (all []namedProbe) {
 	return all
 }
 
-// maskedProbe returns the probe with the key without secrets.
+// maskedProbe returns the probe with the key without secrets. What is written to a file comes from
+// it, and what is compared or counted may come from the probe itself.
 func (g group) maskedProbe(key string) config.Probe {
 	return map[string]config.Probe{"startupProbe": g.masked.StartupProbe, "readinessProbe": g.masked.ReadinessProbe, "livenessProbe": g.masked.LivenessProbe}[key]
 }
@@ -37,7 +38,8 @@ func (g group) maskedProbe(key string) config.Probe {
 // probed there because the group has no probes of its own.
 func (g group) servesHealth() bool { return g.Protocol == launcher.GRPC && len(g.probes()) == 0 }
 
-// port returns the number of a port, where export.port takes the place of {port}.
+// port returns the number of a port, where export.port takes the place of {port}: outside of the
+// launcher each instance has an address of its own, so all instances can have the same port.
 func (g group) port(p string) int {
 	if n, err := strconv.Atoi(p); err == nil {
 		return n
@@ -138,6 +140,10 @@ func (g group) kubernetesProbe(key string) *probe {
 
 // setKubernetesProbes sets the probes of the container. Where the group has none, a process with the
 // lifecycle protocol is probed by it. A startup probe bounds the time until the process is ready.
+//
+// The launcher waits for a process to become ready for health_check_timeout and then fails it; a
+// readinessProbe of Kubernetes waits without an end. So a startupProbe is added where none is
+// configured. It tries once a second, and its number of failures is that time in seconds.
 func (g group) setKubernetesProbes(con *container) {
 	if g.servesHealth() {
 		con.Ports = append(con.Ports, port{portName, g.Export.Port})
@@ -167,6 +173,8 @@ func (g group) setKubernetesProbes(con *container) {
 	}
 }
 
+// healthProbe returns a probe of grpc.health.v1, with times in seconds; a timeout of 0 is the
+// default of Kubernetes.
 func (g group) healthProbe(period, timeout, failures int64) *probe {
 	return &probe{GRPC: &grpcAction{Port: g.Export.Port}, PeriodSeconds: period, TimeoutSeconds: timeout, FailureThreshold: failures}
 }

@@ -16,6 +16,7 @@ import (
 // A unit is the text of a systemd unit that is being written.
 type unit struct{ strings.Builder }
 
+// section begins a section, after an empty line unless it is the first.
 func (u *unit) section(name string) {
 	if u.Len() > 0 {
 		u.WriteByte('\n')
@@ -23,6 +24,9 @@ func (u *unit) section(name string) {
 	u.WriteString("[" + name + "]\n")
 }
 
+// set writes a line. systemd takes a key that is set twice as a list, or as the last of its values.
+// The caller has quoted and escaped the value as its key requires; see quote, specifiers and
+// commandLine.
 func (u *unit) set(key, value string) { u.WriteString(key + "=" + value + "\n") }
 
 // Systemd exports for each group a template of a service, the sockets that its instances share, and
@@ -57,6 +61,8 @@ func Systemd(c *config.Config) (*Result, error) {
 	})
 }
 
+// service returns the template unit name@.service. %i in it is the number of an instance, and %p
+// the name of the group.
 func (g group) service() string {
 	u := &unit{}
 	u.section("Unit")
@@ -134,7 +140,8 @@ func (g group) service() string {
 	return u.String()
 }
 
-// setType says when systemd considers a process as started.
+// setType says when systemd considers a process as started. Only units of Type=notify and oneshot
+// make others wait for more than the start of the program.
 func (u *unit) setType(g group) {
 	switch {
 	case g.Job: // units after it wait until it has completed
@@ -196,8 +203,11 @@ func (g group) sockets() []launcher.Listen {
 	})
 }
 
+// socketName returns the name of the unit of a listener, which all instances share.
 func (g group) socketName(l launcher.Listen) string { return g.Name + "-" + l.Name + ".socket" }
 
+// socket returns the unit of a listener. A socket unit starts one service when a client connects
+// and none runs: here the first instance. The others get the socket by Sockets= in their own unit.
 func (g group) socket(l launcher.Listen) string {
 	u := &unit{}
 	u.section("Unit")
@@ -237,6 +247,7 @@ func listenStream(l launcher.Listen) (address string, ok bool) {
 	return net.JoinHostPort(host, port), net.ParseIP(host) != nil
 }
 
+// target returns the unit that starts and stops all instances of a group together.
 func (g group) target() string {
 	u := &unit{}
 	u.section("Unit")
@@ -251,9 +262,12 @@ func (g group) target() string {
 	return u.String()
 }
 
+// secretFile returns the path of the file from which systemd reads secret variables. systemd itself
+// reads it, as root, before it changes to the user of the process.
 func (g group) secretFile() string { return "/etc/" + g.Name + "/secrets.env" }
 
-// seconds returns a duration for systemd, rounded up to milliseconds.
+// seconds returns a duration for systemd, rounded up to milliseconds. A number without a unit means
+// seconds; ms is written only where it is needed.
 func seconds(d time.Duration) string {
 	ms := (d + time.Millisecond - 1) / time.Millisecond
 	if ms%1000 == 0 {
@@ -269,7 +283,7 @@ func specifiers(s string) string { return strings.ReplaceAll(s, "%", "%%") }
 func named(s string) string { return strings.ReplaceAll(s, "{id}", "%p-%i") }
 
 // commandLine returns a command line for systemd, which splits it at white space, and expands $ and
-// %.
+// %. The launcher does neither, so what means something to systemd is escaped.
 func commandLine(command string, args []string) string {
 	words := []string{specifiers(quote(command))} // systemd does not expand $ in the first word
 	for _, a := range args {

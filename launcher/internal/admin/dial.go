@@ -17,7 +17,11 @@ func Dial(dir string) (pb.LauncherAdminInterfaceClient, *grpc.ClientConn, error)
 	return newClient("unix:"+statefile.SocketIn(dir), peer.CredentialsIn(dir))
 }
 
-// DialTLS returns a client of a launcher over TCP, at host:port; see launcher.DialTLS.
+// DialTLS returns a client of a launcher over TCP, at host:port; see launcher.DialTLS. It reads the
+// files, so that a missing one is an error here and not at the first call.
+//
+// The target is passthrough, and no proxy of the environment is used: the connection goes to
+// exactly the host that the user has named, and the certificate has to be valid for it.
 func DialTLS(address string, files mtls.Files) (pb.LauncherAdminInterfaceClient, *grpc.ClientConn, error) {
 	if _, _, err := transport.SplitAddress(address); err != nil {
 		return nil, nil, fmt.Errorf("launcher: %w", err)
@@ -29,6 +33,8 @@ func DialTLS(address string, files mtls.Files) (pb.LauncherAdminInterfaceClient,
 	return newClient("passthrough:///"+address, id.Credentials(), grpc.WithNoProxy())
 }
 
+// newClient returns a client that connects at its first call, so an error of newClient says nothing
+// about whether a launcher runs.
 func newClient(target string, creds credentials.TransportCredentials, opts ...grpc.DialOption) (pb.LauncherAdminInterfaceClient, *grpc.ClientConn, error) {
 	conn, err := grpc.NewClient(target, append(opts, grpc.WithTransportCredentials(creds))...)
 	if err != nil {

@@ -10,7 +10,11 @@ import (
 )
 
 // A Launcher carries out the orders of operators and answers their questions. The parameters name
-// processes and groups. All methods may be called concurrently.
+// processes and groups. All methods may be called concurrently: by the goroutines of package grpc,
+// one for each call.
+//
+// Package launcher implements it. It is an interface because package launcher imports this one, and
+// so that this package can be tested without processes.
 type Launcher interface {
 	Process(id string) (*pb.ProcessStatus, error)
 
@@ -18,7 +22,8 @@ type Launcher interface {
 	Wait(ctx context.Context, id string) (*pb.ProcessStatus, error)
 
 	// StopProcess stops a process and does not wait for its end. If grace is 0, the process has the
-	// configured grace period.
+	// configured grace period. The order stays when the call that gave it ends, so it has no
+	// context; the same holds for Roll and OrderGroup, where only the function that waits has one.
 	StopProcess(id, reason string, grace time.Duration, noReplacement bool) error
 
 	// CheckGroup returns an error if there is no such group.
@@ -65,11 +70,13 @@ type Launcher interface {
 	// program was executed again, failed says why. known is false if there was no such upgrade.
 	Upgraded(id string) (program string, processes int, failed string, known bool)
 
-	// IsNotFound reports whether err says that there is no such process or group.
+	// IsNotFound reports whether err says that there is no such process or group. That error is a
+	// variable of package launcher, which this package cannot import.
 	IsNotFound(err error) bool
 }
 
-// A Process receives the notifications that the process has sent to the launcher.
+// A Process receives the notifications that the process has sent to the launcher. Its methods may
+// be called concurrently.
 type Process interface {
 	// HasPID reports whether pid is that of the process or of a descendant of it.
 	HasPID(pid int) bool

@@ -11,6 +11,8 @@ func limit(ln net.Listener, n int) net.Listener {
 	return &limited{Listener: ln, slots: make(chan struct{}, n), closed: make(chan struct{})}
 }
 
+// A limited listener has one slot for each open connection. Connections beyond that are not
+// refused: the kernel queues them until a slot is free.
 type limited struct {
 	net.Listener
 	slots  chan struct{} // has one element for each open connection
@@ -18,6 +20,8 @@ type limited struct {
 	closed chan struct{}
 }
 
+// Accept waits for a slot before it accepts, so a connection that waits has no open file here.
+// Close ends that wait, of which the listener below knows nothing.
 func (l *limited) Accept() (net.Conn, error) {
 	select {
 	case l.slots <- struct{}{}:
@@ -29,6 +33,7 @@ func (l *limited) Accept() (net.Conn, error) {
 		<-l.slots
 		return nil, err
 	}
+	// Package grpc may close a connection more than once.
 	return &counted{conn.(*net.UnixConn), sync.OnceFunc(func() { <-l.slots })}, nil
 }
 

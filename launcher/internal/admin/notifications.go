@@ -11,13 +11,16 @@ import (
 )
 
 // notifications serves what processes push so that the launcher need not poll for it. A process can
-// notify only for itself: the kernel says which process is at the other end of the socket.
+// notify only for itself: the kernel says which process is at the other end of the socket. Package
+// client makes the calls.
 type notifications struct {
 	pb.UnimplementedLauncherNotificationInterfaceServer
 	launcher Launcher
 	only     *int // the uid of the only user whose processes may notify; nil: there is no such rule
 }
 
+// NotifyReady records that a process is ready. The answer is not an error if the process has ended,
+// which a call of one of its descendants can find: nothing is wrong with the call.
 func (n *notifications) NotifyReady(ctx context.Context, in *pb.ReadyNotification) (*pb.ReadyAck, error) {
 	p, err := n.caller(ctx, in.GetProcessId())
 	if err != nil {
@@ -26,6 +29,8 @@ func (n *notifications) NotifyReady(ctx context.Context, in *pb.ReadyNotificatio
 	return &pb.ReadyAck{Acknowledged: p.Ready(in.GetMessage())}, nil
 }
 
+// NotifyShutdownComplete records that a process has drained, or in drain_error why it could not. It
+// does not end the process in the eyes of the launcher: only the reap does.
 func (n *notifications) NotifyShutdownComplete(ctx context.Context, in *pb.ShutdownComplete) (*pb.ShutdownCompleteAck, error) {
 	p, err := n.caller(ctx, in.GetProcessId())
 	if err != nil {
@@ -34,6 +39,8 @@ func (n *notifications) NotifyShutdownComplete(ctx context.Context, in *pb.Shutd
 	return &pb.ShutdownCompleteAck{Acknowledged: p.ShutdownComplete(in.GetMessage(), in.GetDrainError())}, nil
 }
 
+// NotifyServing records the port that a process has chosen for the lifecycle protocol over TCP. It
+// fails if the process has reported another port before, or is not configured to choose one.
 func (n *notifications) NotifyServing(ctx context.Context, in *pb.ServingNotification) (*pb.ServingAck, error) {
 	p, err := n.caller(ctx, in.GetProcessId())
 	if err != nil {
@@ -46,7 +53,8 @@ func (n *notifications) NotifyServing(ctx context.Context, in *pb.ServingNotific
 }
 
 // caller returns the process of this name, if the call comes from it or from a process that it has
-// started.
+// started: a wrapper such as a shell script may be the process that the launcher knows. Errors have
+// a code of gRPC: NotFound, or PermissionDenied with the pid that the kernel has named.
 func (n *notifications) caller(ctx context.Context, id string) (Process, error) {
 	p, err := n.launcher.Notifier(id)
 	if err != nil {

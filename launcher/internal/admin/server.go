@@ -28,7 +28,8 @@ const (
 	maxConnections     = 1000 // number of connections of the processes of another user; more of them wait
 )
 
-// answerTimeout bounds the calls that are under way when the server is stopped.
+// answerTimeout bounds the calls that are under way when the server is stopped. By then all groups
+// have ended, so an order that waited for that has its result and only has to be sent.
 const answerTimeout = 250 * time.Millisecond
 
 // A Server serves on the listeners that were opened before Serve.
@@ -50,11 +51,15 @@ type listening struct {
 	ln net.Listener
 }
 
-// New returns a server that does not listen yet.
+// New returns a server that does not listen yet. It may be made before the launcher can answer: the
+// launcher is first used by Serve and ServeUser.
 func New(launcher Launcher) *Server { return &Server{launcher: launcher} }
 
 // ListenUnix listens on a unix socket, for operators and processes. Only processes of the same user
-// and of root can connect. If inherited is not nil, it is the socket, which listens already.
+// and of root can connect, so there are no limits as for TCP. If inherited is not nil, it is the
+// socket, which listens already. Then an upgrade has handed it over, and connections that clients
+// have made meanwhile wait on it. The server uses a duplicate; inherited stays the caller's to
+// close.
 func (s *Server) ListenUnix(path string, inherited *os.File) (err error) {
 	var ln net.Listener
 	if inherited != nil {
@@ -74,6 +79,7 @@ func (s *Server) ListenUnix(path string, inherited *os.File) (err error) {
 }
 
 // UnixFile returns a duplicate of the unix socket, for another program that goes on to serve on it.
+// The caller closes it.
 func (s *Server) UnixFile() (*os.File, error) { return s.unix.File() }
 
 // ListenTCP listens on host:port, for operators with a certificate. It accepts no notifications of
@@ -161,7 +167,9 @@ func (s *Server) stopUsers() []listening {
 	return users
 }
 
-// Close closes the listeners of a server that may not have served.
+// Close closes the listeners of a server that may not have served, as when the start of a launcher
+// fails. After Stop it does nothing that matters. The file of the unix socket is removed with its
+// listener, unless the listener was inherited.
 func (s *Server) Close() {
 	for _, l := range s.all {
 		l.ln.Close()
@@ -172,7 +180,8 @@ func (s *Server) Close() {
 	s.serving.Wait()
 }
 
-// each calls f for all listeners concurrently and waits.
+// each calls f for all listeners concurrently and waits. Serve blocks in f until Stop, which calls
+// each as well: neither holds a lock, because the list does not change after the first Serve.
 func (s *Server) each(f func(listening)) {
 	var calls sync.WaitGroup
 	for _, l := range s.all {

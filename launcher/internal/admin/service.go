@@ -26,7 +26,9 @@ type service struct {
 	launcher Launcher
 }
 
-// wireError returns err with its gRPC code.
+// wireError returns err with its gRPC code. An order that the launcher refuses is
+// FailedPrecondition, whatever the reason, which the message says. The end of the call's own
+// context is Canceled or DeadlineExceeded.
 func (s *service) wireError(err error) error {
 	switch {
 	case s.launcher.IsNotFound(err):
@@ -38,7 +40,8 @@ func (s *service) wireError(err error) error {
 }
 
 // reasonOf returns the reason that a call gives, with the name in the caller's certificate if there
-// is one.
+// is one. Reasons are in events and in the log, where one can see later which operator has given an
+// order. Over the unix socket there is no name: all callers are the launcher's user or root.
 func reasonOf(ctx context.Context, given string) string {
 	reason := cmp.Or(given, "admin request")
 	if caller, ok := grpcpeer.FromContext(ctx); ok {
@@ -50,6 +53,7 @@ func reasonOf(ctx context.Context, given string) string {
 }
 
 // maxGrace is the longest grace period that a call can set, and the longest that can be configured.
+// 0 is refused as well, because the launcher takes it to mean the configured period.
 const maxGrace = 24 * time.Hour
 
 // StopProcess orders the stop of a process, and with wait returns when the process has ended. The
@@ -61,6 +65,7 @@ func (s *service) StopProcess(ctx context.Context, in *pb.StopProcessRequest) (*
 			d.AsDuration(), maxGrace)
 	}
 	id := in.GetProcessId()
+	// An error is left to StopProcess, which returns the same one.
 	before, _ := s.launcher.Process(id)
 	if err := s.launcher.StopProcess(id, reasonOf(ctx, in.GetReason()), in.GetGracePeriod().AsDuration(), in.GetNoReplacement()); err != nil {
 		return nil, s.wireError(err)
@@ -84,6 +89,8 @@ func (s *service) StopProcess(ctx context.Context, in *pb.StopProcessRequest) (*
 
 // RestartGroup begins, resumes or rolls back a roll. With wait it returns when the roll has ended
 // or paused, with the error of a roll that has failed.
+//
+// A call that ends while it waits ends only the wait; see [Launcher].
 func (s *service) RestartGroup(ctx context.Context, in *pb.RestartGroupRequest) (*pb.RestartGroupResponse, error) {
 	if err := s.launcher.CheckGroup(in.GetGroup()); err != nil {
 		return nil, s.wireError(err)
@@ -113,7 +120,8 @@ func (s *service) RestartGroup(ctx context.Context, in *pb.RestartGroupRequest) 
 }
 
 // OrderGroup stops, starts or scales a group. With wait it returns when the group has reached what
-// was ordered.
+// was ordered, or with the error of a newer order that has taken its place. The message is one for
+// the beginning of the order or, with wait, one for its end.
 func (s *service) OrderGroup(ctx context.Context, in *pb.OrderGroupRequest) (*pb.OrderGroupResponse, error) {
 	texts := map[pb.GroupOrder][2]string{
 		pb.GroupOrder_STOP: {"stopping", "stopped"}, pb.GroupOrder_START: {"starting", "started"}, pb.GroupOrder_SCALE: {"scaling", "scaled"},
@@ -135,6 +143,8 @@ func (s *service) OrderGroup(ctx context.Context, in *pb.OrderGroupRequest) (*pb
 	return &pb.OrderGroupResponse{Message: text[1]}, nil
 }
 
+// SignalProcesses sends a signal by its name, with or without SIG. Numbers are refused, because
+// they differ between systems. It returns the ids of the processes that have got the signal.
 func (s *service) SignalProcesses(ctx context.Context, in *pb.SignalProcessesRequest) (*pb.SignalProcessesResponse, error) {
 	sig := lifecycle.SignalNamed(in.GetSignal())
 	if sig == 0 {
@@ -149,6 +159,9 @@ func (s *service) SignalProcesses(ctx context.Context, in *pb.SignalProcessesReq
 
 // Reload has the launcher read its file again and apply the changes. A dry run returns them and
 // applies nothing. Without wait it returns as soon as the changes have been accepted.
+//
+// An error before that, such as that of a file that is not valid, leaves everything as it was. The
+// answer names the file, because an operator may believe that another one was read.
 func (s *service) Reload(ctx context.Context, in *pb.ReloadRequest) (*pb.ReloadResponse, error) {
 	reason := reasonOf(ctx, cmp.Or(in.GetReason(), "reload"))
 	changes, file, wait, err := s.launcher.Reread(ctx, in.GetDryRun(), reason)
@@ -210,6 +223,8 @@ func (s *service) ReadLogs(in *pb.ReadLogsRequest, to grpc.ServerStreamingServer
 	}
 }
 
+// GetProcessStatus returns the status of one process, with the report that it has sent before its
+// deadline. GetGroupHealth leaves the reports out, because they can be large.
 func (s *service) GetProcessStatus(_ context.Context, in *pb.GetProcessStatusRequest) (*pb.ProcessStatus, error) {
 	st, err := s.launcher.Process(in.GetProcessId())
 	if err != nil {
@@ -218,6 +233,8 @@ func (s *service) GetProcessStatus(_ context.Context, in *pb.GetProcessStatusReq
 	return st, nil
 }
 
+// GetGroupHealth returns the health of a group, or of all groups if the call names none. It waits
+// for no process: it says what the launcher knows.
 func (s *service) GetGroupHealth(_ context.Context, in *pb.GetGroupHealthRequest) (*pb.GetGroupHealthResponse, error) {
 	groups, err := s.launcher.Health(in.GetGroup())
 	if err != nil {
@@ -228,6 +245,9 @@ func (s *service) GetGroupHealth(_ context.Context, in *pb.GetGroupHealthRequest
 
 // WatchEvents sends events until the client goes away or the launcher ends. Events that were missed
 // before one that the filter leaves out are counted in the next one that is sent.
+//
+// The filter works here and not in the hub, so a busy group can make the client miss events of the
+// group that it watches. The number of missed events is therefore an upper bound for its own.
 func (s *service) WatchEvents(in *pb.WatchEventsRequest, to grpc.ServerStreamingServer[pb.Event]) error {
 	if in.GetGroup() != "" {
 		if err := s.launcher.CheckGroup(in.GetGroup()); err != nil {
@@ -277,6 +297,9 @@ func (s *service) Upgrade(ctx context.Context, in *pb.UpgradeRequest) (*pb.Upgra
 	return &pb.UpgradeResponse{Message: fmt.Sprintf("upgraded: %s has taken over with %d processes", program, n), Program: program, Processes: int32(n)}, nil
 }
 
+// DryRunShutdown asks the processes what a stop would have to wait for. It takes as long as the
+// slowest of them, about one poll interval at most; what a process fails to say is a message in its
+// row.
 func (s *service) DryRunShutdown(ctx context.Context, in *pb.DryRunShutdownRequest) (*pb.DryRunShutdownResponse, error) {
 	runs, err := s.launcher.DryRun(ctx, in.GetProcessId(), in.GetGroup())
 	if err != nil {

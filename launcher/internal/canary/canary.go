@@ -13,7 +13,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// A Check is one check of the canaries.
+// A Check is one check of the canaries. The controller of the group makes one at each interval, and
+// decides what follows from the result; a Check only judges.
 type Check struct {
 	spec.CanaryCheck
 	Group    string
@@ -39,7 +40,9 @@ func (k Check) Run(ctx context.Context) (failed string, err error) {
 	return k.execute(ctx)
 }
 
-// execute runs the command.
+// execute runs the command, which passes the canaries by an exit code of 0. The ids of the canaries
+// are in its environment, separated by spaces. A command that cannot be started is an error: it
+// says nothing about the canaries.
 func (k Check) execute(ctx context.Context) (failed string, err error) {
 	env := append(spawn.InheritedEnv(os.Environ()), "SWANSONG_PROCESS_GROUP="+k.Group, fmt.Sprintf("SWANSONG_REVISION=%d", k.Revision),
 		"SWANSONG_CANARIES="+strings.Join(k.Canaries, " "))

@@ -22,6 +22,10 @@ import (
 //
 // A launcher that already runs as the configured user sets nothing, so an ordinary user can use a
 // file that names that user.
+//
+// It is called for each process that is started, and not once: users and their groups can change
+// while the launcher runs. The error has no prefix, because the check of the configuration adds the
+// group and the field.
 func LookUp(g spec.Group) (as *proc.User, env []string, field string, err error) {
 	if g.User == "" && g.UserGroup == "" {
 		return nil, nil, "", nil
@@ -54,6 +58,9 @@ func LookUp(g spec.Group) (as *proc.User, env []string, field string, err error)
 // The user is looked up by name, then by number. A number without a user is allowed, as in
 // containers, where often no user has a name; then the group must be configured, because there is
 // no entry to take it from.
+//
+// It returns HOME, USER and LOGNAME, or nothing for a number without a user. PATH stays that of the
+// launcher.
 func lookUpUser(g spec.Group, as *proc.User) (env []string, err error) {
 	u, err := user.Lookup(g.User)
 	if err != nil {
@@ -81,6 +88,7 @@ func lookUpUser(g spec.Group, as *proc.User) (env []string, err error) {
 		return nil, fmt.Errorf("the groups of the user %q are not known: %w", g.User, err)
 	}
 	for _, text := range others {
+		// The ids of groups are texts in package os/user, since other systems have other ids.
 		if id, err := strconv.ParseUint(text, 10, 32); err == nil {
 			as.Groups = append(as.Groups, uint32(id))
 		}
@@ -88,7 +96,8 @@ func lookUpUser(g spec.Group, as *proc.User) (env []string, err error) {
 	return []string{"HOME=" + u.HomeDir, "USER=" + u.Username, "LOGNAME=" + u.Username}, nil
 }
 
-// groupID returns the id of a group that is given by its name or number.
+// groupID returns the id of a group that is given by its name or number. A number need not be that
+// of a group on this machine: in a container, groups often have no names.
 func groupID(name string) (uint32, error) {
 	text := name
 	if g, err := user.LookupGroup(name); err == nil {
@@ -141,7 +150,9 @@ func Check(g spec.Group, dir string, hasHelper bool) (field string, err error) {
 // Limits returns the limits in the form of package proc.
 func Limits(l spec.Limits) proc.Limits { return proc.Limits{Memory: l.Memory, CPUs: l.CPUs} }
 
-// EnvRlimits is the variable that tells a Helper the limits to set, as in nofile=1024:4096,core=0:0.
+// EnvRlimits is the variable that tells a Helper the limits to set, as in
+// nofile=1024:4096,core=0:0: the name, the soft and the hard limit. Unlimited is written as its
+// number, which is RLIM_INFINITY on Linux, so neither side has to translate it.
 const EnvRlimits = "SWANSONG_RLIMITS"
 
 // Env returns the variable for the Helper, and whether there are limits for it to set.
@@ -158,6 +169,10 @@ func Env(limits []spec.Rlimit) (variable string, ok bool) {
 // It runs in the process that becomes the program, after it was started as the Helper and before it
 // executes the program: limits that a process sets hold for the program that it executes. The
 // limits must not stay in the environment of the program.
+//
+// The launcher could set the limits of a process from outside (prlimit), but only after its start;
+// and then the first instructions of the program would have others. A limit that cannot be set is
+// an error: the Helper then does not execute the program.
 func Apply() error {
 	text := os.Getenv(EnvRlimits)
 	os.Unsetenv(EnvRlimits)

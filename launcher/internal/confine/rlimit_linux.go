@@ -10,13 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// resources are the limits by the names of spec.RlimitNames, against which a configuration is
+// checked. A name that is missing here would be taken for 0, which is RLIMIT_CPU.
 var resources = map[string]int{
 	"as": unix.RLIMIT_AS, "core": unix.RLIMIT_CORE, "cpu": unix.RLIMIT_CPU, "data": unix.RLIMIT_DATA, "fsize": unix.RLIMIT_FSIZE,
 	"memlock": unix.RLIMIT_MEMLOCK, "nofile": unix.RLIMIT_NOFILE, "nproc": unix.RLIMIT_NPROC, "stack": unix.RLIMIT_STACK,
 }
 
 // checkRlimit returns an error if a process cannot have the limit, because the launcher's own is
-// lower. Root can raise a limit, but a process that does not run as root cannot.
+// lower. Root can raise a limit, but a process that does not run as root cannot. Found here, the
+// error refuses the configuration. Otherwise the processes would fail at each start.
+//
+// The limit is also refused if the launcher is root and could raise it: which user the Helper runs
+// as is not known here.
 func checkRlimit(r spec.Rlimit) error {
 	var own unix.Rlimit
 	if err := unix.Getrlimit(resources[r.Name], &own); err != nil {
@@ -28,7 +34,7 @@ func checkRlimit(r spec.Rlimit) error {
 	return nil
 }
 
-// setRlimit sets a limit of this process.
+// setRlimit sets a limit of this process, for all of its threads.
 func setRlimit(r spec.Rlimit) error {
 	return unix.Setrlimit(resources[r.Name], &unix.Rlimit{Cur: r.Soft, Max: r.Hard})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
+// errNoRlimits continues the name of the field, Rlimits, in the error of the configuration.
 var errNoRlimits = errors.New("work on Linux only")
 
 func checkRlimit(spec.Rlimit) error { return errNoRlimits }

@@ -16,7 +16,8 @@ import (
 func complaintsPath(dir string) string { return filepath.Join(dir, "guardian.err") }
 
 // Complaints returns the problems that guardians of earlier launchers have reported, one in each
-// line, and removes the file.
+// line, and removes the file. If the file cannot be read, the reason is the only line: the problems
+// are lost, but not the fact that there were some.
 func Complaints(dir string) (lines []string) {
 	path := complaintsPath(dir)
 	text, err := os.ReadFile(path)
@@ -33,7 +34,8 @@ func Complaints(dir string) (lines []string) {
 	return lines
 }
 
-// complain reports a problem to the next launcher, and on stderr.
+// complain reports a problem to the next launcher, and on stderr. The text becomes one line. The
+// error says that the next launcher will not learn of it.
 func complain(dir, text string) error {
 	fmt.Fprintln(os.Stderr, text)
 	f, err := os.OpenFile(complaintsPath(dir), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -44,7 +46,9 @@ func complain(dir, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// A complaints value reports each error of a log once.
+// A complaints value reports each error of a log once. A guardian can run for days, and a full disk
+// would otherwise fill the file with equal lines. Its methods are called by the goroutines that
+// write the logs.
 type complaints struct {
 	dir string
 

@@ -52,6 +52,12 @@ func Guard() error {
 	return nil
 }
 
+// guard waits for the end of the launcher, and then does what is left to do: it kills the processes
+// that were to die, and those that are in no state file; and if it is in charge, it reads the
+// output of kept processes or removes the files.
+//
+// SIGTERM is handled only from the end of the launcher on. Until then it is ignored, because a
+// signal that goes to all processes of a service must not end the guardian before its launcher.
 func (o Orders) guard(in *bufio.Reader) error {
 	var known news
 	for {
@@ -89,7 +95,8 @@ func (o Orders) guard(in *bufio.Reader) error {
 	return readOutputs(s, o.Dir, stop, mask.New(secrets))
 }
 
-// endUnrecorded kills the processes in those containments that the state file lacks.
+// endUnrecorded kills the processes in those containments that the state file lacks. The list can
+// be older than the file: a process that has been recorded since it was sent is kept.
 func endUnrecorded(s statefile.State, unrecorded []proc.Containment) error {
 	recorded := map[string]bool{}
 	for _, g := range s.Groups {
@@ -131,6 +138,9 @@ func withPID(k proc.Adoptable) (proc.Adoptable, bool) {
 
 // readOutputs writes the output of kept processes to their logs, masked, as their launcher would
 // do. It returns when the processes have ended or a signal arrives on stop.
+//
+// A stream that cannot be read does not keep the others from being read. Its error is returned in
+// the end, and reaches the next launcher as a complaint.
 func readOutputs(s statefile.State, dir string, stop <-chan os.Signal, masker *mask.Masker) error {
 	var reading sync.WaitGroup
 	var readers []*output.StoppableReader

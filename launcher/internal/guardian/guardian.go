@@ -88,7 +88,8 @@ const (
 	dismissal = "over"     // sent by the launcher to let the guardian exit
 )
 
-// Timeout is how long a guardian may take to start, and to exit.
+// Timeout is how long a guardian may take to start, and to exit. It is also how long a guardian,
+// and the next launcher, try to kill processes.
 const Timeout = 20 * time.Second
 
 // NewContainment returns a containment for a guardian. The containment has no cgroup, which would
@@ -112,12 +113,18 @@ func Start(cfg Config) (*Guardian, error) {
 	return g, nil
 }
 
+// start starts a guardian in the containment self. It is called by Start, and later only by the
+// goroutine watch, which holds starting.
+//
+// The guardian gets no signal when its parent dies, since its work begins then. It has no Linger
+// and no cgroup, as it starts no processes.
 func (g *Guardian) start() error {
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
 	defer null.Close()
+	// A guardian waits nearly all the time, so the Go runtime need not use all processors for it.
 	env := append(slices.Clone(g.cfg.Env), "GOMAXPROCS=1")
 	p, err := proc.Start(proc.Spec{Args: g.cfg.Args, Env: env, Stderr: null, ExtraFiles: g.cfg.Files, In: g.self, Linger: -1, NoCgroup: true})
 	if err != nil {
@@ -181,13 +188,16 @@ func (g *Guardian) Tell() {
 	tell(p.Stdin(), string(line))
 }
 
+// dismiss tells a guardian to exit. Closing the pipe alone would tell it that its launcher has
+// died.
 func dismiss(pipe *os.File) {
 	tell(pipe, dismissal)
 	pipe.Close()
 }
 
 // tell writes a line to a guardian. The line begins with a line break, because the line before it
-// may have been written in part.
+// may have been written in part. It waits for at most tellTimeout, and ignores errors: a guardian
+// that has ended is replaced by watch, and the new one is told everything.
 func tell(pipe *os.File, line string) {
 	pipe.SetWriteDeadline(time.Now().Add(tellTimeout))
 	io.WriteString(pipe, "\n"+line+"\n")
@@ -231,7 +241,11 @@ func DismissPrevious(pipe *os.File) {
 	}
 }
 
-// watch starts another guardian whenever the guardian ends.
+// watch starts another guardian whenever the guardian ends, until ctx ends. It runs on one
+// goroutine, from Start to Dismiss. Only it changes proc and self, so it reads them without mu.
+//
+// The new containment is written to the state file before the guardian is started: if the launcher
+// died in between, the next one would not find a guardian that is in no file.
 func (g *Guardian) watch(ctx context.Context) {
 	defer close(g.ended)
 	for {
@@ -270,7 +284,8 @@ func (g *Guardian) watch(ctx context.Context) {
 }
 
 // Dismiss lets the guardian exit, and waits until it has exited. It does nothing for a nil
-// Guardian.
+// Guardian. The launcher calls it when all groups have ended or its start has failed: nothing is
+// left that the guardian would have to look after.
 func (g *Guardian) Dismiss() {
 	if g == nil {
 		return

@@ -42,6 +42,10 @@ func EndPrevious(dir string, keeps bool) (s statefile.State, aside string, err e
 }
 
 // endRecorded ends the processes in a state that are not to be kept, and returns the rest.
+//
+// After a reboot nothing is ended: no process of that state exists, and its pids may be those of
+// other programs by now. What jobs have finished, and which groups an operator has stopped, is
+// forgotten as well.
 func endRecorded(dir string, s statefile.State) (statefile.State, error) {
 	e := ender{dir: dir, deadline: time.Now().Add(Timeout), sameBoot: s.Boot == proc.Boot()}
 	if e.sameBoot {
@@ -70,7 +74,8 @@ func endRecorded(dir string, s statefile.State) (statefile.State, error) {
 	return s, e.err()
 }
 
-// An ender ends processes of an earlier launcher.
+// An ender ends processes of an earlier launcher, all of them until one deadline. It goes on after
+// a process that does not end, so that its error names all of those.
 type ender struct {
 	dir      string
 	deadline time.Time
@@ -87,7 +92,7 @@ func (e *ender) err() error {
 		strings.Join(e.left, ", "))
 }
 
-// empty kills all processes in a containment.
+// empty kills all processes in a containment, until the deadline, and notes those that are left.
 func (e *ender) empty(c proc.Containment) {
 	for _, m := range c.Empty(e.deadline) {
 		e.left = append(e.left, m.String())
@@ -117,7 +122,7 @@ func (e *ender) keeps(p *statefile.Process) bool {
 }
 
 // endNow kills a process that an earlier launcher has started, and waits at most until the deadline
-// for it to end.
+// for it to end. It kills at once, because the process was to die with its launcher.
 func endNow(k proc.Adoptable, deadline time.Time) error {
 	p, err := proc.Adopt(k, proc.Spec{Args: []string{"process of an earlier launcher"}, Linger: -1})
 	if err != nil {
@@ -130,6 +135,9 @@ func endNow(k proc.Adoptable, deadline time.Time) error {
 
 // End ends the guardian of an earlier launcher. The guardian must not read the output of processes
 // any longer, because this launcher is about to read it.
+//
+// SIGTERM comes first, so that the guardian reads to the end of the lines that it has begun. After
+// an upgrade the guardian is a child of this program, which therefore has to reap it.
 func End(k proc.Adoptable) {
 	if !k.Alive() {
 		return

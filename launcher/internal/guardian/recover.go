@@ -44,7 +44,8 @@ func find(dir string) (l leftovers) {
 	return l
 }
 
-// names returns the kept processes for an error message.
+// names returns the kept processes for an error message, empty if there are none. An operator
+// decides by it whether to run launcher recover.
 func (l leftovers) names() string {
 	var all []string
 	for _, m := range l.kept {

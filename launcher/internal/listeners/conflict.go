@@ -13,7 +13,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
-// A Conflict says that a group cannot listen on one of its addresses.
+// A Conflict says that a group cannot listen on one of its addresses. It is not an error, because
+// the caller adds the field of the configuration.
 type Conflict struct {
 	Group string
 	Rule  string // says what is wrong, and what to do about it
@@ -75,7 +76,9 @@ func CheckNew(added spec.Group, others map[string]Set, stays func(group string) 
 	return nil
 }
 
-// occupiedBy returns the rule against listening on l while another group listens on other.
+// occupiedBy returns the rule against listening on l while another group listens on other. It names
+// both addresses if they differ, since :80 and 127.0.0.1:80, for example, do not look like a
+// conflict.
 func occupiedBy(group string, other, l spec.Listen) string {
 	return fmt.Sprintf("group %q already listens on %s; choose another address", group, occupied(other, l))
 }
@@ -124,8 +127,9 @@ func explain(earlier statefile.State, group string, l, resolved spec.Listen, set
 	return err
 }
 
-// Try listens on the addresses of groups, except for those that are open in an earlier launcher, and
-// closes them again. It returns the group of which an address cannot be listened on, and why.
+// Try listens on the addresses of groups, except for those that are open in an earlier launcher,
+// and closes them again. It returns the group of which an address cannot be listened on, and why. A
+// program that is asked whether it could take over calls it while the other launcher still runs.
 func Try(groups []spec.Group, earlier statefile.State) (group string, err error) {
 	Reserve(earlier, groups)
 	for _, g := range groups {

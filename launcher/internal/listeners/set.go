@@ -68,13 +68,15 @@ func resolveHost(l spec.Listen) (spec.Listen, error) {
 	return l, nil
 }
 
-// Planned returns a Set of listeners that are not open yet, for [CheckNew].
+// Planned returns a Set of listeners that are not open yet, for [CheckNew]: a reload can add two
+// groups at once, which must not conflict with each other either.
 func Planned(l []spec.Listen) Set { return Set{configured: l} }
 
-// Files returns the sockets for a process to inherit, in the order of the configuration.
+// Files returns the sockets for a process to inherit, in the order of the configuration. They
+// belong to the Set, and are valid until Close.
 func (s Set) Files() []*os.File { return s.files }
 
-// Names returns the configured names of the listeners, for LISTEN_FDNAMES.
+// Names returns the configured names of the listeners, for LISTEN_FDNAMES, in the order of Files.
 func (s Set) Names() []string { return s.names }
 
 // Addrs returns the addresses of the listeners, with the actual port in place of a port 0.
@@ -133,7 +135,8 @@ func (s Set) Shutdown() {
 	s.Close()
 }
 
-// Close closes the listeners. They stay open in processes that have inherited them.
+// Close closes the listeners. They stay open in processes that have inherited them. The file of a
+// unix socket is removed with its listener, unless the socket was taken over; see UnlinkOnClose.
 func (s Set) Close() {
 	for _, f := range s.files {
 		f.Close()

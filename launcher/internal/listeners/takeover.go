@@ -115,7 +115,9 @@ func RemoveAllStale(groups []spec.Group) {
 	}
 }
 
-// RemoveStale removes the file of a unix socket that no process listens on.
+// RemoveStale removes the file of a unix socket that no process listens on. It finds out by
+// connecting, because the kernel leaves the file behind when the last process that listened has
+// ended. It waits for a second at most, and leaves a file that is no socket alone.
 func RemoveStale(path string) {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode()&fs.ModeSocket == 0 {

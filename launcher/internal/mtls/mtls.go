@@ -25,7 +25,7 @@ import (
 // authorities, one of which must have signed the certificate of the other end.
 type Files struct{ Cert, Key, CA string }
 
-// Check returns an error that names the first missing file name.
+// Check returns an error that names the first missing file name. It does not open the files.
 func (f Files) Check() error {
 	for _, x := range []struct{ what, name string }{{"Cert", f.Cert}, {"Key", f.Key}, {"CA", f.CA}} {
 		if x.name == "" {
@@ -110,7 +110,8 @@ func (id *Identity) read() error {
 	return nil
 }
 
-// checkPrivate returns an error if all users of the machine can read the key.
+// checkPrivate returns an error if all users of the machine can read the key. Its group may:
+// services often read keys by a group. Windows has no such modes.
 func checkPrivate(key string) error {
 	info, err := os.Stat(key)
 	if err != nil {
@@ -176,7 +177,8 @@ func (c creds) ClientHandshake(ctx context.Context, authority string, conn net.C
 	return &peekedConn{Conn: secure, first: first}, info, nil
 }
 
-// A peekedConn is a connection whose first byte has already been read.
+// A peekedConn is a connection whose first byte has already been read. Package grpc reads and
+// writes it from different goroutines, but calls Read on one at a time.
 type peekedConn struct {
 	net.Conn
 	first []byte // the byte that Read has not returned yet

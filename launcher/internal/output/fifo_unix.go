@@ -31,7 +31,9 @@ func MakeFIFO(path string) (r, w *os.File, err error) {
 	return r, w, nil
 }
 
-// OpenFIFO opens the read end of a named pipe.
+// OpenFIFO opens the read end of a named pipe. It does not wait for a process that writes
+// (O_NONBLOCK). Reads of the file that it returns wait on the poller of package os, so they have
+// deadlines.
 func OpenFIFO(path string) (*os.File, error) {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {

@@ -56,7 +56,8 @@ type entry struct {
 	counts *Counts
 }
 
-// reportInterval is the least time between two calls of onError.
+// reportInterval is the least time between two calls of onError. Each becomes an alarm, and on a
+// full disk every line is an error.
 const reportInterval = time.Minute
 
 // Open returns a log file and starts the goroutine that writes it. It does not wait for the disk:
@@ -80,7 +81,9 @@ func To(w io.Writer, maxQueue int, onError func(error)) *File {
 	return f
 }
 
-// Check reports whether a log file can be opened, and creates it. It waits for the disk.
+// Check reports whether a log file can be opened, and creates it. It waits for the disk. The check
+// of a configuration calls it, so that a wrong path is an error at the start and not an alarm
+// later.
 func Check(path string) error {
 	f := File{path: path}
 	if err := f.open(); err != nil {
@@ -106,6 +109,9 @@ func (f *File) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
+// add queues an entry, or counts it as dropped if the queue is full or the File is being closed.
+// The note about lines that were dropped is a part of the next entry, so it is where they are
+// missing.
 func (f *File) add(e entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -124,6 +130,8 @@ func (f *File) add(e entry) {
 }
 
 // Close writes what is queued, for at most the given time. It returns the last error of a write.
+// Lines that are written later are dropped. After the time-out the writer goroutine stays behind,
+// for as long as the disk hangs, and then closes the file.
 func (f *File) Close(timeout time.Duration) error {
 	f.mu.Lock()
 	f.closing = true
@@ -142,6 +150,7 @@ func (f *File) Close(timeout time.Duration) error {
 	}
 }
 
+// tooSlow returns the error of lines that could not be written in time.
 func (f *File) tooSlow(timeout time.Duration) error {
 	path := ""
 	if f.path != "" {
@@ -210,6 +219,10 @@ func (f *File) write() {
 }
 
 // writeEntry writes one line. If the disk is full or the file cannot be opened, the line is lost.
+// It is not tried again, because the lines behind it would wait in a queue that is bounded anyway.
+//
+// The next line that can be written begins with a note of how many were lost. If one was written in
+// part, the note begins on a line of its own.
 func (f *File) writeEntry(e entry) {
 	out, err := f.prepare(len(e.text))
 	if err != nil {
@@ -235,6 +248,7 @@ func (f *File) writeEntry(e entry) {
 	e.counts.addWritten(e.text)
 }
 
+// fail counts a line that could not be written, and reports the error.
 func (f *File) fail(e entry, err error) {
 	f.failed++
 	e.counts.addDropped(e.text)

@@ -17,6 +17,11 @@ import (
 //
 // If r has a method Keep, as [proc.Output] has, it is called before each Read with what has been
 // read of the next line.
+//
+// It calls masker after each Read, because a reload can make more values secret. A line without an
+// end is split only when Lookahead bytes beyond maxLine have been read, by which the Masker sees
+// whether a secret begins before the split. The rest of the last line is passed on at the end, also
+// without a line ending.
 func ReadLines(r io.Reader, maxLine int, masker func() *mask.Masker, f func(line string)) error {
 	s := splitter{maxLine: maxLine, f: f}
 	keeper, _ := r.(interface{ Keep([]byte) })
@@ -82,6 +87,9 @@ type splitter struct {
 
 // pass calls f with pieces of the line, at least one, until what is left is shorter than least. It
 // returns what is left. If least is 0, the line ends here and nothing is left.
+//
+// A piece that is only the rest of a secret is left out: its beginning has been masked already. An
+// empty line is passed on, because the process has printed it.
 func (s *splitter) pass(line string, least int) (left string) {
 	for again := true; again; again = line != "" && len(line) >= least {
 		inSecret := s.covered > 0

@@ -22,6 +22,8 @@ type Logs struct {
 	removals sync.WaitGroup
 }
 
+// A sharedFile is a File with the number of streams that are written to it: two for each process.
+// The last one closes it.
 type sharedFile struct {
 	*File
 	users int
@@ -49,6 +51,9 @@ func NewLogs(w io.Writer, onError func(error)) *Logs {
 // Open returns the file to which the output of a process is written. The caller must call done when
 // the process has printed its last line. The file is nil if the output is discarded. Open does not
 // wait for the disk.
+//
+// The first process of a path decides about the limits of the file. Those of a configuration that
+// was reloaded meanwhile hold when the file is opened again.
 func (l *Logs) Open(c spec.Log, id string) (_ *File, done func()) {
 	path := c.File(id)
 	if path == "" {
@@ -76,7 +81,8 @@ func (l *Logs) Open(c spec.Log, id string) (_ *File, done func()) {
 	}
 }
 
-// Counts returns the counts of the lines of a group.
+// Counts returns the counts of the lines of a group. They stay when the group is removed: metrics
+// must not fall if a group of the same name is added again.
 func (l *Logs) Counts(group string) *Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,8 +92,9 @@ func (l *Logs) Counts(group string) *Counts {
 	return l.counts[group]
 }
 
-// Flush waits until all queued lines have been written, for at most a second. It returns an error that
-// names a log to which not all of them could be written.
+// Flush waits until all queued lines have been written, for at most a second. It returns an error
+// that names a log to which not all of them could be written. An upgrade calls it, because the
+// queues are lost with this program.
 func (l *Logs) Flush() error {
 	l.mu.Lock()
 	files := []*File{}

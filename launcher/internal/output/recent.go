@@ -26,6 +26,8 @@ type Recent struct {
 	closed      bool
 }
 
+// A limit for the number alone would keep a thousand very long lines of each process, and one for
+// the bytes alone would keep many thousand empty ones.
 const (
 	keptLines = 1000
 	keptBytes = 64 << 10
@@ -34,6 +36,8 @@ const (
 // subscriberBuffer is how many lines a subscriber may be behind before it misses some.
 const subscriberBuffer = 1024
 
+// A history is the last lines of one process, the oldest first. It always has at least one, even if
+// that one is longer than keptBytes.
 type history struct {
 	lines []Line
 	bytes int
@@ -50,7 +54,8 @@ func NewRecent() *Recent {
 	return &Recent{kept: map[string]*history{}, subscribers: map[*subscriber]bool{}}
 }
 
-// Add keeps a line and sends it to the subscribers.
+// Add keeps a line and sends it to the subscribers. l.Missed is set for each of them. It is called
+// by the goroutines that read the output of processes, so it must not wait.
 func (r *Recent) Add(l Line) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,7 +113,8 @@ func (r *Recent) Subscribe(name string, last int) (lines []Line, more <-chan Lin
 	}
 }
 
-// All returns the lines that are kept.
+// All returns the lines that are kept, those of one process in their order. An upgrade hands them
+// over.
 func (r *Recent) All() (lines []Line) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,14 +124,16 @@ func (r *Recent) All() (lines []Line) {
 	return lines
 }
 
-// Forget drops the lines of a process.
+// Forget drops the lines of a process that the launcher no longer remembers. Subscribers still get
+// those that were sent to them.
 func (r *Recent) Forget(process string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.kept, process)
 }
 
-// Close ends all subscriptions.
+// Close ends all subscriptions: it closes their channels, from which subscribers can still read
+// what was sent. Lines can still be added and kept afterwards.
 func (r *Recent) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

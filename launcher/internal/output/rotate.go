@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// checkInterval is how often the writer checks whether its file was removed, renamed or truncated.
+// checkInterval is how often the writer checks whether its file was removed, renamed or truncated,
+// as logrotate does. So at most the lines of a second go to a file that was renamed.
 const checkInterval = time.Second
 
 // prepare returns the writer for the next n bytes. It opens or rotates the file if necessary.
@@ -55,7 +56,9 @@ func (f *File) checkFile() {
 	}
 }
 
-// openOrCreate opens the file, and makes its directory if that is missing.
+// openOrCreate opens the file, and makes its directory if that is missing. It is tried first
+// without that, because making a directory takes several system calls, and the directory is rarely
+// missing.
 func (f *File) openOrCreate() error {
 	err := f.open()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,6 +69,8 @@ func (f *File) openOrCreate() error {
 	return err
 }
 
+// open opens the file to append to it, so that lines of an earlier launcher stay. Its size counts
+// towards the limit.
 func (f *File) open() error {
 	file, err := os.OpenFile(f.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -81,7 +86,8 @@ func (f *File) open() error {
 }
 
 // rotate closes the file and renames it to path.1, path.1 to path.2, and so on. The oldest is
-// removed.
+// removed. Errors are ignored: what cannot be renamed is overwritten or grows, which is better than
+// to lose the lines that follow.
 func (f *File) rotate() {
 	f.file.Close()
 	f.file = nil
@@ -98,6 +104,7 @@ func (f *File) rotate() {
 	f.size = 0
 }
 
+// rotatedPath returns the path of the file that was rotated n times, from 1.
 func rotatedPath(path string, n int) string { return path + "." + strconv.Itoa(n) }
 
 // Remove removes a closed log file and its rotated files. It ignores errors, because a file that

@@ -5,7 +5,8 @@ import (
 	"os"
 )
 
-// OfAnother reports whether a file is known to belong to another user.
+// OfAnother reports whether a file is known to belong to another user. An owner that is unknown, as
+// on Windows, is not taken for another user: there, the launcher would refuse every directory.
 func OfAnother(info fs.FileInfo) bool {
 	owner := OwnerOf(info)
 	return owner >= 0 && owner != os.Geteuid()

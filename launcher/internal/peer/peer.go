@@ -25,16 +25,22 @@ type Info struct {
 	UID, PID int
 }
 
+// AuthType makes Info a [credentials.AuthInfo], so a server finds it by peer.FromContext of grpc.
 func (Info) AuthType() string { return "peer" }
 
 // ErrForeign is returned if the process at the other end belongs to another user.
 var ErrForeign = errors.New("peer: the other end of the socket belongs to another user")
 
-// MaxPath is the maximum length of the path of a unix socket, on all systems.
+// MaxPath is the maximum length in bytes of the path of a unix socket, on all systems: that of
+// macOS, where 104 bytes include a zero byte. A configuration that works on one system thus works
+// on others.
 const MaxPath = 103
 
 // Listen listens on a new socket that only the same user can connect to. It replaces a socket that
 // already exists at the path. The caller must ensure that no process listens on that socket.
+//
+// A socket file stays when the process that listened on it is killed, so it must be removed before
+// another one can be made. A file that is no socket is not removed: net.Listen then fails.
 func Listen(path string) (net.Listener, error) {
 	if len(path) > MaxPath {
 		return nil, fmt.Errorf("peer: the path of a socket can have at most %d bytes, and this one has %d: %s; use a directory with a shorter path", MaxPath, len(path), path)
@@ -57,6 +63,9 @@ func Listen(path string) (net.Listener, error) {
 
 // Server returns the pid of the process that listens at a path. It returns 0 if no process listens
 // there, or its pid is unknown.
+//
+// On Linux that is the process that has called listen, also if another one accepts on the socket
+// now.
 func Server(path string) int {
 	conn, err := net.DialTimeout("unix", path, time.Second)
 	if err != nil {
@@ -95,6 +104,7 @@ type creds struct {
 	only  bool
 }
 
+// Both handshakes do the same, and send nothing: the kernel knows the credentials of both ends.
 func (c creds) ClientHandshake(_ context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return c.check(conn)
 }
@@ -134,5 +144,5 @@ func checkOwned(path string, isSocket bool, owner, want int) error {
 }
 
 // trusted reports whether the user with this uid may connect. The same user may, and so may root,
-// which could do everything anyway.
+// which could do everything anyway. The effective uid counts, because files are made with it.
 func trusted(uid int) bool { return uid == os.Geteuid() || uid == 0 }

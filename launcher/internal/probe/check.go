@@ -20,11 +20,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// host is where a process is probed if the probe names no host.
+// host is where a process is probed if the probe names no host. The kubelet takes the address of
+// the pod; a process of the launcher has none of its own.
 const host = "127.0.0.1"
 
 // NewCheck returns the function that makes one check of a probe, by the method that the probe
 // names. execute runs a command, and returns an error if it does not exit with 0.
+//
+// A probe has one method, which the configuration has checked. The error of a check is the cause
+// alone, in plain words: Watch adds which probe it was.
 func NewCheck(execute func(ctx context.Context, args []string) error) Check {
 	return func(ctx context.Context, p spec.Probe) error {
 		switch {
@@ -49,8 +53,12 @@ func NewCheck(execute func(ctx context.Context, args []string) error) Check {
 var httpTransport = &http.Transport{DisableKeepAlives: true, DisableCompression: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	MaxResponseHeaderBytes: 64 << 10}
 
+// maxRedirects is the number of redirects that the kubelet follows.
 const maxRedirects = 10
 
+// checkHTTP succeeds if the answer has a status of 200 to 399, as for the kubelet. A redirect to
+// another host is not followed, and its own status counts, which is a success. The body is not
+// read.
 func checkHTTP(ctx context.Context, h spec.HTTPGetAction) error {
 	u, err := url.Parse(h.Path)
 	if err != nil {
@@ -63,6 +71,8 @@ func checkHTTP(ctx context.Context, h spec.HTTPGetAction) error {
 	}
 	req.Header.Set("User-Agent", "swansong-launcher")
 	req.Header.Set("Accept", "*/*")
+	// Headers of the probe replace the two above. Package net/http takes the host from a field of
+	// its own.
 	for _, header := range h.Headers {
 		if strings.EqualFold(header.Name, "Host") {
 			req.Host = header.Value
@@ -89,6 +99,8 @@ func checkHTTP(ctx context.Context, h spec.HTTPGetAction) error {
 	return nil
 }
 
+// checkGRPC succeeds if the health service reports SERVING for the service, which may be empty for
+// the server as a whole. It uses no TLS, as the kubelet.
 func checkGRPC(ctx context.Context, g spec.GRPCAction) error {
 	// The connection is made here, because the errors of package grpc do not say in plain words why
 	// one cannot be made.
@@ -99,6 +111,8 @@ func checkGRPC(ctx context.Context, g spec.GRPCAction) error {
 	dialed := false
 	conn, err := grpc.NewClient("passthrough:///"+raw.RemoteAddr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithUserAgent("swansong-launcher"), grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			// Package grpc would connect anew after the connection is lost, and the check would
+			// take until its timeout to fail.
 			if dialed {
 				return nil, errors.New("the connection was closed")
 			}

@@ -5,6 +5,9 @@ package probe
 // A Threshold turns the results of single checks into the verdict of a probe. A verdict of success
 // needs Success successful results in a row, and a verdict of failure needs Failure failed ones. If
 // the other fields are zero, no check has been made.
+//
+// The rules are those of the kubelet: only results in a row count, and a single other one begins
+// the count anew. A Threshold uses no clock and no lock; run calls it on one goroutine.
 type Threshold struct {
 	Success, Failure int
 

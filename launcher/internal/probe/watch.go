@@ -31,6 +31,9 @@ type Check func(ctx context.Context, p spec.Probe) error
 // returns when all probes have ended.
 //
 // started is when the process was started, from which the initial delay counts.
+//
+// report is called on the goroutines of the probes, so two calls of it can happen at the same time,
+// and it may be called once after ctx has ended.
 func Watch(ctx context.Context, g spec.Group, started time.Time, check Check, report func(r Role, err error)) {
 	if g.StartupProbe.IsSet() && !run(ctx, Startup, g.StartupProbe, started, check, report) {
 		return
@@ -46,9 +49,14 @@ func Watch(ctx context.Context, g spec.Group, started time.Time, check Check, re
 }
 
 // run runs one probe. It reports whether a startup probe has succeeded.
+//
+// The period counts from the beginning of one check to that of the next. A check that takes longer
+// is followed by the next one at once, and checks that were missed are not made up for.
 func run(ctx context.Context, r Role, p spec.Probe, started time.Time, check Check, report func(r Role, err error)) (succeeded bool) {
 	threshold := Threshold{Success: p.SuccessThreshold, Failure: p.FailureThreshold}
 	verdict, decided := false, false
+	// The delay has passed already for a process that was adopted, so its first check is made at
+	// once.
 	timer := time.NewTimer(time.Until(started.Add(p.InitialDelay)))
 	defer timer.Stop()
 	for {
@@ -78,6 +86,9 @@ func run(ctx context.Context, r Role, p spec.Probe, started time.Time, check Che
 
 // The function once makes one check, and waits for its result no longer than the timeout of the
 // probe.
+//
+// When the context has ended, the error is that of the context, which says how long the probe has
+// waited. The errors of the methods would differ, such as "i/o timeout".
 func once(ctx context.Context, p spec.Probe, check Check) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.Timeout, fmt.Errorf("no answer within %v", p.Timeout))
 	defer cancel()

@@ -14,7 +14,8 @@ import (
 	"strings"
 )
 
-// maxAnswer is the largest answer of a server that is read.
+// maxAnswer is the largest answer of a server that is read, in bytes. An expression that judges has
+// few values; one with very many is probably a mistake.
 const maxAnswer = 1 << 20
 
 // Holds reports whether an expression holds now: whether it has a value, and no value is 0. The
@@ -48,12 +49,16 @@ type answer struct {
 	}
 }
 
-// A sample is a time and a value.
+// A sample is a time and a value. Prometheus writes the value as a string, because JSON has no NaN
+// and no infinity.
 type sample [2]any
 
 func (s sample) value() string { return fmt.Sprint(s[1]) }
 
 // ask returns the values of an expression, of which there is at least one.
+//
+// The connection is not kept for the next query, which is many seconds later. The proxy of the
+// environment is used, unlike for probes: the server can be anywhere.
 func ask(ctx context.Context, server, query string) (values []string, err error) {
 	at := strings.TrimRight(server, "/") + "/api/v1/query?" + url.Values{"query": {query}}.Encode()
 	in, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
@@ -87,6 +92,8 @@ func ask(ctx context.Context, server, query string) (values []string, err error)
 	return a.values()
 }
 
+// values returns the values of an answer. A query without a value is an error and no failure of the
+// canaries: it is often a misspelt name, or the data has not arrived yet.
 func (a answer) values() (values []string, err error) {
 	switch a.Data.ResultType {
 	case "scalar":

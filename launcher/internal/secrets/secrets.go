@@ -22,7 +22,9 @@ type Config struct {
 	Names, Values, Files []string
 }
 
-// Secrets is the set of the secret values of a launcher and its processes.
+// Secrets is the set of the secret values of a launcher and its processes. All methods may be
+// called concurrently. Values are masked and not names, since the output of a process has only
+// values.
 type Secrets struct {
 	changed func()                   // called when the values have changed
 	current atomic.Pointer[valueSet] // read without mu, because every line of output needs it
@@ -48,14 +50,15 @@ type valueSet struct {
 }
 
 // New returns Secrets without values. They call changed, while they are locked, when the values
-// have changed.
+// have changed. So changed must not call Configure or Learn; Values and Mask do not lock.
 func New(changed func()) *Secrets {
 	s := &Secrets{changed: changed}
 	s.current.Store(&valueSet{})
 	return s
 }
 
-// Masker returns a Masker for the values that are known now.
+// Masker returns a Masker for the values that are known now. It is nil before the first value is
+// known, and a nil Masker masks nothing.
 func (s *Secrets) Masker() *mask.Masker { return s.current.Load().masker }
 
 // Values returns the values that are known now, sorted.
@@ -80,6 +83,9 @@ func (s *Secrets) MaskMetrics(metrics *pb.ShutdownMetrics) *pb.ShutdownMetrics {
 
 // Configure replaces the configuration, whose files have the content inFiles, and adds the secrets in
 // the launcher's environment and in the groups.
+//
+// Values of processes that run, and that only the earlier configuration had, stay secret; see
+// Learn.
 func (s *Secrets) Configure(c Config, inFiles []string, groups []spec.Group) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +147,8 @@ func (s *Secrets) update() {
 	}
 }
 
-// maxFile is the largest size of a secret file. Its encodings are kept in memory.
+// maxFile is the largest size in bytes of a secret file. Its encodings are kept in memory, and
+// every line of output is searched for them.
 const maxFile = 64 << 10
 
 // ReadFiles returns the content of files. It waits for the disk. An error names the file.

@@ -14,12 +14,17 @@ type Ports struct {
 	taken map[int]bool
 }
 
-// The ports are below those that Linux gives to clients (net.ipv4.ip_local_port_range), because the
-// process may listen much later than its port is chosen.
+// The ports are below those that Linux gives to clients (net.ipv4.ip_local_port_range, by default
+// from 32768), because the process may listen much later than its port is chosen. A connection of
+// any program could take one of those ports meanwhile.
 const firstPort, lastPort = 20_000, 32_767
 
 // Take returns a port that no other process of the launcher has, and at which no program of this
-// machine listens at the moment.
+// machine listens at the moment. Another program can listen there before the process does; then the
+// process fails to start, and its replacement chooses again.
+//
+// Ports are tried at random, so that two launchers on one machine seldom choose the same one at the
+// same time. The process itself opens the port, so the launcher cannot keep it open until then.
 func (p *Ports) Take() (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -39,7 +44,8 @@ func (p *Ports) Take() (int, error) {
 	return 0, errors.New("no free port for {port} was found from 20000 to 32767")
 }
 
-// Add records that a process has the port.
+// Add records that a process has the port, which Take has not chosen: that of an adopted process.
+// 0, for a process without a port, does no harm.
 func (p *Ports) Add(port int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

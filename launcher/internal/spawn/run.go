@@ -13,12 +13,17 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// ParentDeath is the signal that processes and commands get from the kernel when their launcher dies.
+// ParentDeath is the signal that processes and commands get from the kernel when their launcher
+// dies. SIGTERM would let them drain, but no launcher would be left to end one that does not.
 const ParentDeath = syscall.SIGKILL
 
-// Run runs a command of the launcher's own, such as a hook or a probe, in a containment, and kills it
-// with all that it has started when ctx ends; then the error is the cause. It returns how the command
-// has exited, and the last line that it has printed.
+// Run runs a command of the launcher's own, such as a hook or a probe, in a containment, and kills
+// it with all that it has started when ctx ends; then the error is the cause. It returns how the
+// command has exited, and the last line that it has printed. An exit code other than 0 is no error
+// here.
+//
+// What the command has left behind when it exits is ended, too, also if ctx goes on: a hook is over
+// when Run returns.
 func Run(ctx context.Context, in proc.Containment, dir string, args, env []string) (exit proc.Exit, last string, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {

@@ -25,6 +25,9 @@ const (
 
 // InheritedEnv returns env without the variables that a launcher or a service manager has set only
 // for this program, not for its children.
+//
+// A launcher can itself run under a launcher or under systemd. If its processes had its variables,
+// they would notify for it, or take its listeners for theirs.
 func InheritedEnv(env []string) []string {
 	var kept []string
 	for _, v := range env {
@@ -39,7 +42,9 @@ func InheritedEnv(env []string) []string {
 	return kept
 }
 
-// Inherited returns the part of an environment that a process of the group inherits.
+// Inherited returns the part of an environment that a process of the group inherits. With ClearEnv
+// that is nothing but the mark of an outer launcher, if there is one: by it, that launcher finds
+// all descendants of its processes, and so these as well.
 func Inherited(cfg spec.Group, env []string) []string {
 	if !cfg.ClearEnv {
 		return env
@@ -48,7 +53,8 @@ func Inherited(cfg spec.Group, env []string) []string {
 }
 
 // Resolve returns a command with the path of its program, if it is found in PATH. A program that
-// executes the command can have another PATH.
+// executes the command can have another PATH. If it is not found, the command stays as it is, and
+// whatever executes it reports that.
 func Resolve(args []string) []string {
 	path, err := exec.LookPath(args[0])
 	if err != nil {
@@ -58,7 +64,8 @@ func Resolve(args []string) []string {
 }
 
 // LookUp returns an error if a command cannot be started in this directory, empty for the
-// launcher's.
+// launcher's. A relative path with a separator is one below dir, as for the kernel, and a bare name
+// is looked up in the PATH of the launcher.
 func LookUp(command, dir string) error {
 	if dir != "" && strings.ContainsRune(command, filepath.Separator) && !filepath.IsAbs(command) {
 		command = filepath.Join(dir, command)
@@ -75,6 +82,7 @@ type Placeholders struct {
 	Port      int    // a port at which the process can listen; 0 if its configuration mentions none
 }
 
+// replacer returns a Replacer for the placeholders. Without a port, {port} stays as it is.
 func (p Placeholders) replacer() *strings.Replacer {
 	pairs := []string{"{id}", p.ID, "{dir}", p.Dir, spec.SocketPlaceholder, p.Socket}
 	if p.Port != 0 {
@@ -83,7 +91,8 @@ func (p Placeholders) replacer() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// Probed returns the group with the placeholders in its probes replaced.
+// Probed returns the group with the placeholders in its probes replaced. The group of the caller
+// stays as it is: it is shared by the processes of the group, which have other values.
 func (p Placeholders) Probed(g spec.Group) spec.Group {
 	expand := p.replacer()
 	for _, probe := range []*spec.Probe{&g.StartupProbe, &g.ReadinessProbe, &g.LivenessProbe} {
@@ -93,7 +102,11 @@ func (p Placeholders) Probed(g spec.Group) spec.Group {
 }
 
 // Command returns the arguments and the environment of the process, which inherits the launcher's
-// environment.
+// environment. In the order of the variables, those of the user replace inherited ones, those of
+// the configuration replace both, and those of the launcher come last.
+//
+// If the user cannot be looked up, Command leaves its variables out and returns no error: the start
+// looks the user up itself, and fails.
 func (p Placeholders) Command(cfg spec.Group, inherited []string) (args, env []string) {
 	expand := p.replacer()
 	for _, a := range cfg.Command {

@@ -13,10 +13,12 @@ func ToMillis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
+	// 0 stands for the zero time, so every other time is at least 1.
 	return max(1, (sinceBoot() - time.Since(t)).Milliseconds())
 }
 
-// FromMillis is the inverse of ToMillis.
+// FromMillis is the inverse of ToMillis, except that what is left of a millisecond is lost. The
+// result has a monotonic clock reading, so a change of the clock does not move deadlines.
 func FromMillis(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}

@@ -12,7 +12,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/userdir"
 )
 
-// Path returns the path of the state file in the directory of a launcher.
+// Path returns the path of the state file in the directory of a launcher. Only a launcher that has
+// the lock of the directory writes it.
 func Path(dir string) string { return filepath.Join(dir, "state.json") }
 
 // SocketIn returns the path of the launcher's own socket.
@@ -29,7 +30,8 @@ const (
 // FileOf returns the path of a file of a process in the directory of its launcher.
 func FileOf(dir, id, suffix string) string { return filepath.Join(dir, id+"."+suffix) }
 
-// RemoveFilesOf removes the sockets and pipes of a process that has ended.
+// RemoveFilesOf removes the sockets and pipes of a process that has ended. It ignores errors: most
+// of these files do not exist, and ids are not used again, so what is left harms no other process.
 func RemoveFilesOf(dir, id string) {
 	sockets := []string{LifecycleSocket, NotifySocket, ServiceSocket}
 	for _, suffix := range append(sockets, output.Streams[:]...) {

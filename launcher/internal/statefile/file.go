@@ -72,15 +72,20 @@ func Read(path string) (s State, err error) {
 	return s, nil
 }
 
-// damage is the error of a file whose content is not what a launcher has written.
+// damage is the error of a file whose content is not what a launcher has written. A file of another
+// version or format is not damaged: recover must not replace it, because another program can read
+// it.
 type damage struct{ error }
 
-// SetAside renames a damaged state file, and returns its new path.
+// SetAside renames a damaged state file, and returns its new path. The name has the time, so that a
+// second damaged file does not replace the first.
 func SetAside(path string) (aside string, err error) {
 	aside = path + ".corrupt-" + time.Now().UTC().Format("20060102T150405.000Z")
 	return aside, os.Rename(path, aside)
 }
 
+// decode reads the content of a state file. An unknown field is an error and not ignored: it would
+// be something that the earlier launcher has done and that this one would not continue.
 func decode(text []byte) (s State, err error) {
 	var e envelope
 	if err := json.Unmarshal(text, &e); err != nil {

@@ -92,7 +92,8 @@ type Socket struct {
 	ReservedFor *spec.Listen `json:"-"`
 }
 
-// Resolve returns the actual address.
+// Resolve returns the actual address, as the kernel reports it, so no host name has to be looked
+// up.
 func (s Socket) Resolve() address.Address {
 	a, _ := address.Resolve(s.Listen.Network, s.Address)
 	return a
@@ -121,6 +122,10 @@ func WithoutSecrets(g spec.Group) spec.Group {
 
 // Digest returns a digest of the fields of a configuration that a process cannot change while it
 // runs. A process has to be replaced if the digest changes.
+//
+// The next launcher cannot compare the configurations themselves, because the file does not have
+// all of them; see [WithoutSecrets]. A digest of a short secret could be guessed, so it is one of
+// all fields together. The file can be read only by its user.
 func Digest(g spec.Group) string {
 	d := struct {
 		Command  []string
@@ -154,6 +159,7 @@ func Digest(g spec.Group) string {
 	return checksum(text)
 }
 
+// checksum returns the SHA-256 of b in hexadecimal digits.
 func checksum(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
@@ -170,7 +176,7 @@ func (s State) WithContainment(c proc.Containment) State {
 }
 
 // HasProcesses reports whether the state contains any process. If it does not, the next launcher
-// does not need the state.
+// does not need the state, and a launcher that ends removes the file.
 func (s State) HasProcesses() bool {
 	for _, g := range s.Groups {
 		if len(g.Processes) > 0 {

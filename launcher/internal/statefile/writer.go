@@ -75,7 +75,9 @@ func (w *Writer) Start(stop <-chan struct{}) error {
 	return w.Flush(stop)
 }
 
-// Changed schedules a write, because the state has changed. It returns at once.
+// Changed schedules a write, because the state has changed. It returns at once, and may be called
+// with any lock held. Several changes before the next write become one write. The goroutine of the
+// Writer asks for the state only then, so what it writes is never older than the change.
 func (w *Writer) Changed() {
 	select {
 	case w.changed <- struct{}{}:
@@ -83,7 +85,8 @@ func (w *Writer) Changed() {
 	}
 }
 
-// Idle reports whether no change is waiting to be written.
+// Idle reports whether no change is waiting to be written. A write of earlier changes may be going
+// on.
 func (w *Writer) Idle() bool { return len(w.changed) == 0 }
 
 // Failing reports whether the last write has failed, or has taken too long so far.
@@ -120,6 +123,9 @@ func (w *Writer) Flush(stop <-chan struct{}) error {
 	}
 }
 
+// loop is the goroutine that writes the file, from Start to Close. The calls of Flush that wait
+// before a write begins get its result. Those that come later wait for the next one, because the
+// state of this one may have been taken before their change.
 func (w *Writer) loop() {
 	defer close(w.ended)
 	pause := minRetryPause

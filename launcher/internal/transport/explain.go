@@ -8,8 +8,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Explain returns in plain words why a call of a process has failed. What the process itself has sent
-// is left as it is.
+// Explain returns in plain words why a call of a process has failed. What the process itself has
+// sent is left as it is. The text continues a sentence such as "it does not answer: ", and is in
+// statuses and events, whose readers know nothing of gRPC.
 func Explain(err error) string {
 	message := status.Convert(err).Message()
 	switch status.Code(err) {
@@ -32,7 +33,9 @@ func Explain(err error) string {
 // cause.
 var steps = regexp.MustCompile(`^(connection error: |desc = "|transport: |Error while dialing: |authentication handshake failed: |dial \w+ \S+: |connect: |error reading from server: |name resolver error: )`)
 
-// ExplainUnavailable returns the cause of an error of package grpc with the code Unavailable.
+// ExplainUnavailable returns the cause of an error of package grpc with the code Unavailable. The
+// errors of the system are only in the text of the message, so its words are all there is to tell
+// them apart. A cause that is not known here is returned without the steps that led to it.
 func ExplainUnavailable(message string) string {
 	cause := strings.TrimSuffix(message, `"`)
 	for next := steps.ReplaceAllString(cause, ""); next != cause; next = steps.ReplaceAllString(cause, "") {

@@ -34,6 +34,9 @@ type Config struct {
 }
 
 // A Connection is the connection to one process. All methods may be called concurrently.
+//
+// Calls of the protocol use conn directly. The state machine of the process decides when to call; a
+// Connection only says how to reach the process.
 type Connection struct {
 	cfg    Config
 	socket string       // path of the process's unix socket; not used if the process is reached over TCP
@@ -67,6 +70,9 @@ func SplitAddress(address string) (host string, port int, err error) {
 
 // Env returns the environment variables that tell the process its own address and the launcher's,
 // which is launcherSocket. The variables for certificates and keys contain paths, never contents.
+//
+// Only the unix socket of the launcher is given, also with TCP: notifications need the credentials
+// of the caller, which a TCP connection does not have.
 func (c *Connection) Env(launcherSocket string) []string {
 	t, address := c.cfg.Transport, c.socket
 	var env []string
@@ -86,6 +92,8 @@ func (c *Connection) Env(launcherSocket string) []string {
 // Open prepares the connection and returns it. It does not wait for the process, which does not
 // have to listen yet. If the process runs already, certificates that cannot be read are no error:
 // an alarm is raised, and calls fail until the files have been fixed.
+//
+// Package grpc connects at the first call, and again at a call after the connection was lost.
 func (c *Connection) Open(running bool) (*grpc.ClientConn, error) {
 	target, creds := "unix:"+c.socket, peer.Credentials()
 	opts := []grpc.DialOption{
@@ -124,6 +132,8 @@ func (c *Connection) Open(running bool) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
+// dial connects over TCP, for package grpc. It takes the port that the process has reported in the
+// place of a configured 0. As long as there is none, dial fails, and package grpc tries again.
 func (c *Connection) dial(ctx context.Context, address string) (net.Conn, error) {
 	host, port, err := SplitAddress(address)
 	if err != nil {
@@ -155,6 +165,9 @@ func (c *Connection) RestorePort(port int32) { c.port.Store(port) }
 
 // SetPort sets the port that the process has reported. It cannot change, so that no other program
 // can take the place of the process later.
+//
+// A process that reports the same port again, for instance because it has got no answer, gets no
+// error.
 func (c *Connection) SetPort(port int32) error {
 	if _, configured, err := SplitAddress(c.cfg.Transport.Address); c.cfg.Transport.Network != "tcp" || err != nil || configured != 0 {
 		return fmt.Errorf("process %q is not configured to choose a port", c.cfg.Process)
@@ -168,8 +181,10 @@ func (c *Connection) SetPort(port int32) error {
 	return nil
 }
 
-// IsServed reports whether something listens on the unix socket of the process. It answers at once, also
-// during the back-off of the connection.
+// IsServed reports whether something listens on the unix socket of the process. It answers at once,
+// also during the back-off of the connection. So the launcher learns that a process of protocol
+// auto uses the lifecycle protocol, without a call that would wait for it. A process that serves
+// over TCP has no such socket, and IsServed is false.
 func (c *Connection) IsServed() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Poll)
 	defer cancel()

@@ -16,15 +16,20 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// answer is the last line of the output of a program that can take over.
+// answer is the last line of the output of a program that can take over. An exit code of 0 would
+// not do: a program that ignores the arguments, such as true, exits with it as well.
 const answer = "swansong upgrade ok"
 
-// CheckTimeout bounds how long the new program may take for its check.
+// CheckTimeout bounds how long the new program may take for its check. The launcher goes on as
+// usual meanwhile, except that no reload and no other upgrade can begin.
 const CheckTimeout = 30 * time.Second
 
 // Check runs a program with these arguments, to ask whether it could take over. The program is
 // started in the containment of the launcher, so that it cannot outlive it. An error says what the
 // program has printed.
+//
+// The program gets the handoff on its stdin, as it would get it in the upgrade. It need not read
+// all of it: a program that exits early ends the copying.
 func (h *Handoff) Check(ctx context.Context, program string, args, env []string, in proc.Containment) error {
 	h.Version = Version
 	text, err := json.Marshal(h)
@@ -75,6 +80,8 @@ func (h *Handoff) Check(ctx context.Context, program string, args, env []string,
 
 // Answer is the other side of Check, in the program that is checked: it reads the handoff from r,
 // calls check, and if that returns nil, writes to w that the program can take over.
+//
+// An error is for the program to print to stderr, whose text Check returns.
 func Answer(r io.Reader, w io.Writer, check func(*Handoff) error) error {
 	h, err := decode(r)
 	if err != nil {

@@ -21,13 +21,16 @@ const (
 	envSignals = "SWANSONG_UPGRADE_SIGNALS" // signals that the program before this one has got, and may not have handled
 )
 
-// maxFailed is how many bytes of an error are handed over.
+// maxFailed is how many bytes of an error are handed over. Linux limits a variable to 128 KiB, and
+// the text is for a message.
 const maxFailed = 4 << 10
 
 // caught are the signals that a program has got before it handled signals, and those that the program
 // before it has handed over.
 var caught = Signals{early.Signals}
 
+// The signals that the program before this one has handed over join those that this one has caught.
+// The children are listed here, before main can start any others.
 func init() {
 	if caught.c != nil {
 		caught.add(os.Getenv(envSignals))
@@ -63,6 +66,9 @@ func (h *Handoff) Exec(program string, open Open, signals Signals) error {
 	return execute(program, os.Args, memory, files, "", signals)
 }
 
+// execute executes a program in the place of this one, with the open files under their numbers. It
+// is for both directions: failed is empty in an upgrade, and says in the way back what has gone
+// wrong.
 func execute(program string, args []string, handoff *os.File, files []*os.File, failed string, signals Signals) error {
 	if _, err := handoff.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -108,6 +114,11 @@ func GoBack(err error) error {
 	return t.GoBack(err)
 }
 
+// take returns the handoff, if wanted accepts it. The variable has the pid, because processes that
+// this program starts inherit its environment, and must not take over from it.
+//
+// It unsets the variables when the handoff is taken. Until then a later call can still take it, by
+// which GoBack works after a start that has failed early.
 func take(wanted func(*Handoff) bool) (*Taken, error) {
 	number, pid, _ := strings.Cut(os.Getenv(envHandoff), ":")
 	if number == "" || pid != strconv.Itoa(os.Getpid()) {
@@ -154,7 +165,8 @@ func (t *Taken) file(fd int) *os.File {
 }
 
 // GoBack executes again the program that has handed over, because this one cannot go on. It returns
-// err if that is impossible.
+// err if that is impossible: for a nil Taken, or if this program is itself the one that the other
+// has executed again. Two programs that both fail would otherwise execute each other for ever.
 func (t *Taken) GoBack(err error) error {
 	if t == nil || t.Failed != "" || t.files[t.Files.Program] == nil {
 		return err

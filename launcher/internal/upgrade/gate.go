@@ -8,11 +8,13 @@ import (
 )
 
 // A Gate keeps a launcher from changing while it is handed over. Whatever changes what the next
-// program has to know is done between Enter and Leave: starts and stops of processes, what is learnt
-// of them, and orders. The zero value is an open gate.
+// program has to know is done between Enter and Leave: starts and stops of processes, what is
+// learnt of them, and orders. The zero value is an open gate.
 //
 // A Gate differs from a [sync.RWMutex] in one way: a call of Close that waits keeps no caller of
 // Enter waiting. So a goroutine that has entered can wait for another one that has to enter first.
+// The price is that Close may never find a moment in which no goroutine is inside; its context
+// bounds the attempt.
 type Gate struct {
 	mu      sync.Mutex
 	entered int
@@ -34,7 +36,8 @@ func (g *Gate) Enter() {
 	}
 }
 
-// Leave is called once for each Enter, possibly by another goroutine.
+// Leave is called once for each Enter, possibly by another goroutine: the one that starts a process
+// enters, and the one that runs the process leaves.
 func (g *Gate) Leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -62,7 +65,7 @@ func (g *Gate) Close(ctx context.Context) error {
 	}
 }
 
-// Open opens the gate.
+// Open opens the gate, which must be closed. All callers of Enter that wait go on.
 func (g *Gate) Open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

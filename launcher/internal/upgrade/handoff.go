@@ -68,7 +68,9 @@ func decode(r io.Reader) (*Handoff, error) {
 	return h, err
 }
 
-// number returns the descriptor of a file, 0 for nil. File.Fd would make the file blocking.
+// number returns the descriptor of a file, 0 for nil and for a closed file. File.Fd would make the
+// file blocking, and the launcher goes on with its files if the upgrade fails. 0 is never a file
+// that is handed over, because it is stdin.
 func number(f *os.File) (n int) {
 	if f == nil {
 		return 0
@@ -88,7 +90,8 @@ type Open struct {
 	Outputs               map[string][3]*os.File
 }
 
-// list returns the files with their numbers.
+// list returns the files with their numbers. A file keeps its number across the execve, so the
+// numbers are all that the next program needs.
 func (o Open) list(program *os.File) (files []*os.File, numbers Files) {
 	add := func(f *os.File) int {
 		if f != nil {
@@ -108,6 +111,9 @@ func (o Open) list(program *os.File) (files []*os.File, numbers Files) {
 
 // Program returns the absolute path of a program. The default is the path by which this program was
 // started; if the path is a link, it may lead to another file by now.
+//
+// It is looked up by its name, and not by /proc/self/exe, which is the program that runs: an
+// upgrade without a name is for a file that was replaced at the same path.
 func Program(program string) (string, error) {
 	var err error
 	if program == "" {

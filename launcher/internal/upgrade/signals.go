@@ -18,10 +18,12 @@ type Signals struct{ c chan os.Signal }
 // CatchSignals returns Signals that get, from now on, those that stop a launcher and SIGHUP.
 func CatchSignals() Signals { return Signals{early.Catch()} }
 
-// Stop ends the catching of signals.
+// Stop ends the catching of signals. Those that were caught stay in s.
 func (s Signals) Stop() { signal.Stop(s.c) }
 
-// add adds the signals of a text that was made by take.
+// add adds the signals of a text that was made by take. What is no number is left out, and so is
+// what does not fit: the channel has room for 16, and a second stop signal already kills the
+// processes.
 func (s Signals) add(text string) {
 	for number := range strings.SplitSeq(text, ",") {
 		if n, err := strconv.Atoi(number); err == nil && len(s.c) < cap(s.c) {
@@ -30,7 +32,8 @@ func (s Signals) add(text string) {
 	}
 }
 
-// take returns the signals as numbers, separated by commas, and forgets them.
+// take returns the signals as numbers, separated by commas, and forgets them. It is empty if there
+// are none.
 func (s Signals) take() string {
 	var numbers []string
 	for {
@@ -43,7 +46,9 @@ func (s Signals) take() string {
 	}
 }
 
-// replayWait is how long replay waits for a stop that the program may have begun already.
+// replayWait is how long replay waits for a stop that the program may have begun already. The
+// channel of the program and that of Signals get a signal at the same time, and the goroutine that
+// handles it may run later.
 const replayWait = 100 * time.Millisecond
 
 // replay ends the catching of signals, and sends the caught ones to this program, which by now
@@ -67,6 +72,7 @@ func (s Signals) replay(stopped <-chan struct{}) {
 	}
 }
 
+// endsWithin reports whether done is closed now or within d.
 func endsWithin(done <-chan struct{}, d time.Duration) bool {
 	select {
 	case <-done:

@@ -11,16 +11,19 @@ import (
 
 var tookOver atomic.Bool
 
-// children are the children that this program had when it was executed.
+// children are the children that this program had when it was executed. Only an upgrade gives a
+// program children that it has not started.
 var children []proc.Adoptable
 
 // Children returns the processes that the program before this one had started and not reaped.
 func (t *Taken) Children() []proc.Adoptable { return children }
 
-// TookOver reports whether this program has taken over from another one, with Done.
+// TookOver reports whether this program has taken over from another one, with Done. The command run
+// asks, because a failure that ends a launcher at its start must not end one whose processes serve.
 func TookOver() bool { return tookOver.Load() }
 
-// Lock returns the locked directory.
+// Lock returns the locked directory. The lock belongs to the open file and not to the program, so
+// it was never released.
 func (t *Taken) Lock() *os.File { return t.use(t.Files.Lock) }
 
 // Admin returns the listening unix socket of the launcher, nil if it was not handed over.
