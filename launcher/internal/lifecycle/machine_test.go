@@ -48,6 +48,19 @@ func TestMachine_ProcessStartsDrainsAndEnds(t *testing.T) {
 	testkit.Equal(t, "outcome", m.Outcome, lifecycle.Clean)
 }
 
+// A process that has said how its drain ended, and does not exit, is told from one that still drains.
+func TestShutdown_ReasonSaysHowDrainEnded(t *testing.T) {
+	for failure, want := range map[string]string{
+		"":          "it reported that its drain is complete, but did not exit within 10s",
+		"disk full": "it reported that its drain has failed, and did not exit within 10s",
+	} {
+		m := draining(config(nil))
+		m.pushEnd(failure)
+		m.pass(10 * time.Second)
+		testkit.Equal(t, "reason", m.ForceReason, want)
+	}
+}
+
 // A process that does not end gets SIGTERM at its deadline, and SIGKILL after the SIGTERM timeout.
 func TestShutdown_SendsSIGTERMThenSIGKILLAtDeadlines(t *testing.T) {
 	for name, hang := range map[string]func() *simulation{

@@ -252,6 +252,8 @@ func (m *Machine) expiredReason(now time.Time) string {
 	took := now.Sub(m.AskedAt).Round(time.Millisecond)
 	var reason string
 	switch {
+	case m.complete && m.drainError != "":
+		reason = fmt.Sprintf("it reported that its drain has failed, and did not exit within %v", took)
 	case m.complete:
 		reason = fmt.Sprintf("it reported that its drain is complete, but did not exit within %v", took)
 	case !m.Deadline.Before(m.MaxAt):
