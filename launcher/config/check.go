@@ -96,7 +96,7 @@ func (k *checker) isWrong(at string, f spec.Field) bool {
 func (k *checker) group(at string, g *Group, c *Config) {
 	k.must(g.Name != "", at+".name", "is missing")
 	k.label(at+".name", g.Name)
-	k.program(at, g)
+	k.program(at, g, c.StateDir)
 	k.instances(at, g)
 	k.must(g.OnLauncherDeath != launcher.Keep || c.StateDir != "", at+".on_launcher_death",
 		"keep needs a state_dir, where the next launcher finds the processes")
@@ -115,25 +115,27 @@ func (k *checker) group(at string, g *Group, c *Config) {
 // reserved are the variables that the launcher and its processes use to communicate.
 var reserved = []string{"LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET"}
 
-// users checks that the user and the group exist on this machine.
-func (k *checker) users(at string, g *Group) {
+// users checks that processes can run as the user and the group on this machine. The default of stateDir
+// depends on the environment, and is checked when the launcher starts.
+func (k *checker) users(at string, g *Group, stateDir string) {
 	if !k.here {
 		return
 	}
-	if _, _, field, err := confine.LookUp(spec.Group{User: g.User, UserGroup: g.UserGroup}); err != nil {
+	as := spec.Group{User: g.User, UserGroup: g.UserGroup, Protocol: g.Protocol, Command: g.Command, Env: g.Env}
+	if field, err := confine.CheckUser(as, stateDir); err != nil {
 		k.must(false, at+"."+keys[field], "%v", err)
 	}
 }
 
 func isReserved(name string) bool { return slices.Contains(reserved, name) }
 
-func (k *checker) program(at string, g *Group) {
+func (k *checker) program(at string, g *Group, stateDir string) {
 	if g.Name == "" && !k.set(at+".command") {
 		k.wrong[at+".command"] = true // the default of the command is the name of the group, which is reported as missing
 	}
 	k.command(at+".command", g.Command)
 	k.directory(at+".working_dir", g.WorkDir)
-	k.users(at, g)
+	k.users(at, g, stateDir)
 	k.readEnvFiles(at, g)
 	names := map[string]string{}
 	for n, d := range g.DependsOn {

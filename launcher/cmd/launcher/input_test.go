@@ -253,3 +253,17 @@ func TestCommandLine_ErrorMessagesSayWhatUserCanDo(t *testing.T) {
 		testkit.Equal(t, args+": standard output", stdout, "")
 	}
 }
+
+// A file is not valid if the launcher would refuse it at its start, because the user of its processes could
+// not reach their sockets.
+func TestValidate_RefusesUserThatCannotReachSockets(t *testing.T) {
+	s := newSite(t, "state_dir: STATE\nprocess_groups:\n  - name: web\n    command: RUNNER\n    user: nobody\n")
+	want := "and a process with the uid 65534 cannot enter " + s.dir
+	if os.Geteuid() != 0 {
+		want = "only root"
+	}
+	_, stderr, code := s.says("validate", s.file())
+	if code == 0 || !strings.Contains(stderr, "process_groups[0].user: ") || !strings.Contains(stderr, want) {
+		t.Errorf("exit code %d: %s, want %q", code, stderr, want)
+	}
+}

@@ -116,9 +116,10 @@ func NeedsUserDir(g spec.Group, as *proc.User) bool {
 	return as != nil && int(as.UID) != os.Geteuid() && g.UsesSockets()
 }
 
-// Check returns an error if a launcher with this directory cannot start processes of the group as
-// their user or with their limits. If there is an error, field is the name of the setting that causes it.
-func Check(g spec.Group, dir string, hasHelper bool) (field string, err error) {
+// CheckUser returns an error if a launcher with this directory cannot start processes of the group as
+// their user. If the directory is not known, dir is empty. If there is an error, field is the name of the
+// setting that causes it.
+func CheckUser(g spec.Group, dir string) (field string, err error) {
 	as, _, field, err := LookUp(g)
 	if err != nil {
 		return field, err
@@ -127,9 +128,20 @@ func Check(g spec.Group, dir string, hasHelper bool) (field string, err error) {
 		if os.Geteuid() != 0 {
 			return "User", errors.New("needs protocol signals, and no {socket}, if the launcher is not root: only root can give sockets to another user")
 		}
-		if err := userdir.Check(dir, as); err != nil {
-			return "User", err
+		if dir != "" {
+			if err := userdir.Check(dir, as); err != nil {
+				return "User", err
+			}
 		}
+	}
+	return "", nil
+}
+
+// Check returns an error if a launcher with this directory cannot start processes of the group as
+// their user or with their limits. If there is an error, field is the name of the setting that causes it.
+func Check(g spec.Group, dir string, hasHelper bool) (field string, err error) {
+	if field, err := CheckUser(g, dir); err != nil {
+		return field, err
 	}
 	if len(g.Rlimits) > 0 && !hasHelper {
 		return "Rlimits", errors.New("need Config.Helper, which sets them in the process")
