@@ -91,9 +91,9 @@ type GroupSource interface {
 	WithGroup(name string, of any) (source any)
 }
 
-// A GroupConfig describes a group: a number of processes that run the same program. The yaml tags are
-// the keys of a configuration file, which package config reads; a dot separates a key from the mapping
-// that it is in.
+// A GroupConfig describes a group: a number of processes that run the same program. The yaml tags
+// are the keys of a configuration file, which package config reads; a dot separates a key from the
+// mapping that it is in.
 type GroupConfig struct {
 	Name string `yaml:"name"`
 
@@ -377,8 +377,8 @@ type SecretConfig struct {
 	Files []string `yaml:"files"`
 }
 
-// DefaultGroup returns a group with all defaults, and with NoDefaults, so that a program that sets a
-// field to 0 gets 0. Name, Command and MinHealthy have no default.
+// DefaultGroup returns a group with all defaults, and with NoDefaults, so that a program that sets
+// a field to 0 gets 0. Name, Command and MinHealthy have no default.
 func DefaultGroup() GroupConfig {
 	d := spec.Default()
 	return GroupConfig{

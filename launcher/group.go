@@ -153,8 +153,8 @@ func (g *group) onChange(p *process.Process) {
 	g.wake()
 }
 
-// stopProcess stops a process by order. With noReplacement the group has one process fewer from then
-// on.
+// stopProcess stops a process by order. With noReplacement the group has one process fewer from
+// then on.
 func (g *group) stopProcess(p *process.Process, reason string, grace time.Duration, noReplacement bool) {
 	g.manager.host.Gate.Enter()
 	defer g.manager.host.Gate.Leave()

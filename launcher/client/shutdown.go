@@ -137,7 +137,8 @@ func (c *ShutdownCoordinator) Requested() <-chan struct{} { return c.requested }
 // The Deadline of the context is the time at which the launcher ends the process: the maximum of
 // the request, or the end of the grace period if that is enforced. A deadline that the launcher
 // moves is a later one after [ShutdownCoordinator.RequestMoreTime], and an earlier one when the
-// launcher itself is stopped and has less time left. Then Deadline returns the new one from then on.
+// launcher itself is stopped and has less time left. Then Deadline returns the new one from then
+// on.
 //
 // Before Run returns, it notifies the launcher, for at most a second. The program then only has to
 // exit, with the code that [ExitCode] returns. Run can be called once.

@@ -55,8 +55,8 @@ type Metrics struct {
 // A Group is a group of processes, and what only its file has.
 //
 // A group that has been read has no value that stands for a default: its NoDefaults is set, so a 0
-// in the file is 0. Name is a DNS label: up to 63 of a-z, 0-9 and -, beginning with a letter and not
-// ending with -. It becomes part of the names of files and of exported objects.
+// in the file is 0. Name is a DNS label: up to 63 of a-z, 0-9 and -, beginning with a letter and
+// not ending with -. It becomes part of the names of files and of exported objects.
 type Group struct {
 	launcher.GroupConfig `yaml:",inline"`
 
@@ -65,8 +65,8 @@ type Group struct {
 	Export    Export            `yaml:"export"`
 }
 
-// A Probe checks an instance from the outside; see [launcher.Probe]. Its keys are those of Kubernetes,
-// so a probe can be copied from the file of a Deployment.
+// A Probe checks an instance from the outside; see [launcher.Probe]. Its keys are those of
+// Kubernetes, so a probe can be copied from the file of a Deployment.
 type Probe = launcher.Probe
 
 // Export contains settings for package export. The launcher does not use them.

@@ -61,10 +61,10 @@ func readEnvFile(name string) ([][2]string, error) {
 
 var envLine = regexp.MustCompile(`^(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*)$`)
 
-// parseEnvFile parses lines of the form NAME=value. Empty lines and lines that begin with # are left
-// out. A value can be in single quotes, which change nothing, or in double quotes, in which \n, \t,
-// \r, \", \\ and \$ are escapes. Without quotes, the value ends before " #". Nothing is expanded. An
-// error does not show the line, which may be a secret.
+// parseEnvFile parses lines of the form NAME=value. Empty lines and lines that begin with # are
+// left out. A value can be in single quotes, which change nothing, or in double quotes, in which
+// \n, \t, \r, \", \\ and \$ are escapes. Without quotes, the value ends before " #". Nothing is
+// expanded. An error does not show the line, which may be a secret.
 func parseEnvFile(name, text string) (variables [][2]string, err error) {
 	for n, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(strings.TrimPrefix(line, "\uFEFF"))

@@ -8,10 +8,10 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// A setting is a key of the file with its field, as the yaml tag of a field says: the field has the value of the key.
-// A tag with a dot, as in liveness.interval, is for a mapping with the key liveness that has no
-// field of its own: its keys are those of the struct around it. A struct with the tag ",inline" is
-// such a struct, too: its keys are those of the mapping around it.
+// A setting is a key of the file with its field, as the yaml tag of a field says: the field has the
+// value of the key. A tag with a dot, as in liveness.interval, is for a mapping with the key
+// liveness that has no field of its own: its keys are those of the struct around it. A struct with
+// the tag ",inline" is such a struct, too: its keys are those of the mapping around it.
 type setting struct {
 	name  string
 	field []int      // index of the field in the struct; empty for a mapping without a field
@@ -19,8 +19,8 @@ type setting struct {
 	keys  []*setting // keys in the mapping; nil for a value
 }
 
-// of returns the field of a struct that has the value of the key. For a mapping without a field that
-// is the struct itself.
+// of returns the field of a struct that has the value of the key. For a mapping without a field
+// that is the struct itself.
 func (k *setting) of(v reflect.Value) reflect.Value { return v.FieldByIndex(k.field) }
 
 var (

@@ -40,13 +40,13 @@ func (c *Config) Masked() *Config {
 	return &out
 }
 
-// unmasked are the keys that maskTexts leaves as they are. Other keys refer to groups by their names.
-// The values of env have been masked before; the names of variables and limits stay, because with ***
-// in them they would be other names, and two could become the same.
+// unmasked are the keys that maskTexts leaves as they are. Other keys refer to groups by their
+// names. The values of env have been masked before; the names of variables and limits stay, because
+// with *** in them they would be other names, and two could become the same.
 var unmasked = []string{"name", dependsOn, "env", "rlimits"}
 
-// maskTexts masks the texts in v, except for those of the keys in unmasked, and copies the slices and
-// maps that it changes.
+// maskTexts masks the texts in v, except for those of the keys in unmasked, and copies the slices
+// and maps that it changes.
 //
 // A secret can be in any text, for instance a password in a path that ${NAME} has put there.
 func maskTexts(v reflect.Value, m *mask.Masker) {

@@ -15,8 +15,8 @@ import (
 )
 
 // The following types declare only those fields of Nomad's api package that this package writes.
-// Durations are in nanoseconds. The tests in internal/integration/export read the result into the real
-// types.
+// Durations are in nanoseconds. The tests in internal/integration/export read the result into the
+// real types.
 
 type nomadJob struct {
 	ID         string

@@ -138,8 +138,9 @@ func (g group) kubernetesProbe(key string) *probe {
 	return out
 }
 
-// setKubernetesProbes sets the probes of the container. Where the group has none, a process with the
-// lifecycle protocol is probed by it. A startup probe bounds the time until the process is ready.
+// setKubernetesProbes sets the probes of the container. Where the group has none, a process with
+// the lifecycle protocol is probed by it. A startup probe bounds the time until the process is
+// ready.
 //
 // The launcher waits for a process to become ready for health_check_timeout and then fails it; a
 // readinessProbe of Kubernetes waits without an end. So a startupProbe is added where none is
@@ -179,7 +180,8 @@ func (g group) healthProbe(period, timeout, failures int64) *probe {
 	return &probe{GRPC: &grpcAction{Port: g.Export.Port}, PeriodSeconds: period, TimeoutSeconds: timeout, FailureThreshold: failures}
 }
 
-// nomadChecks returns the checks for the readiness and liveness probes, and the ports that they need.
+// nomadChecks returns the checks for the readiness and liveness probes, and the ports that they
+// need.
 func (g group) nomadChecks() (checks []nomadCheck, ports []nomadPort) {
 	label := func(p string) string {
 		if p == "{port}" {

@@ -112,9 +112,9 @@ func isTerminal(w io.Writer) bool {
 // because JavaScript would round large ones; a number of bytes stays far below that.
 var longNumber = regexp.MustCompile(`("bufferedBytes":\s*)"(\d+)"`)
 
-// unspecified matches a key whose value is an enum that is not set, such as the state that a process has
-// left in an event that is no transition. Another key always follows. In a text, a quote would have a
-// backslash before it.
+// unspecified matches a key whose value is an enum that is not set, such as the state that a
+// process has left in an event that is no transition. Another key always follows. In a text, a
+// quote would have a backslash before it.
 var unspecified = regexp.MustCompile(`"\w+":\s*"[A-Z_]+_UNSPECIFIED",\s*`)
 
 // printJSON prints a message with its empty fields, so that a script finds every key in every

@@ -81,7 +81,8 @@ type Process interface {
 	// HasPID reports whether pid is that of the process or of a descendant of it.
 	HasPID(pid int) bool
 
-	// UID returns the uid of the user that the process runs as, and -1 if that is the launcher's user.
+	// UID returns the uid of the user that the process runs as, and -1 if that is the launcher's
+	// user.
 	UID() int
 
 	// Ready and ShutdownComplete return false if the process has ended.

@@ -68,8 +68,8 @@ func (n *notifications) caller(ctx context.Context, id string) (Process, error) 
 	if !ok || !p.HasPID(info.PID) {
 		return nil, status.Errorf(codes.PermissionDenied, "pid %d may not notify for process %q", info.PID, id)
 	}
-	// A process of another user could have connected, ended, and left its connection to others. By now,
-	// its pid may be that of a process of a third user.
+	// A process of another user could have connected, ended, and left its connection to others. By
+	// now, its pid may be that of a process of a third user.
 	if n.only != nil && p.UID() != *n.only {
 		return nil, status.Errorf(codes.PermissionDenied, "process %q does not run as the user with uid %d", id, *n.only)
 	}

@@ -97,9 +97,9 @@ func (s *Server) ListenTCP(address string, id *mtls.Identity) error {
 }
 
 // ServeUser listens on a unix socket for notifications of processes that run as another user, and
-// serves until Stop or Close. Only this user can connect, and has no access to the calls of operators.
-// The directory of the socket must belong to the launcher's user. ServeUser does nothing if the socket
-// is served already.
+// serves until Stop or Close. Only this user can connect, and has no access to the calls of
+// operators. The directory of the socket must belong to the launcher's user. ServeUser does nothing
+// if the socket is served already.
 func (s *Server) ServeUser(path string, as *proc.User) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

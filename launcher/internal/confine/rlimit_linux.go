@@ -39,7 +39,8 @@ func setRlimit(r spec.Rlimit) error {
 	return unix.Setrlimit(resources[r.Name], &unix.Rlimit{Cur: r.Soft, Max: r.Hard})
 }
 
-// isPrivileged reports whether this program can start processes as another user, and send them signals.
+// isPrivileged reports whether this program can start processes as another user, and send them
+// signals.
 //
 // It reads the effective capabilities: a user id other than 0 can have the three (systemd sets
 // AmbientCapabilities), and root in a container can lack them. The numbers are bits of

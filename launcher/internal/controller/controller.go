@@ -285,8 +285,9 @@ func (c *Controller) start(revision int) bool {
 	return ok
 }
 
-// stop stops a process, whose exit is then no failure. With noReplacement, no other process is started in
-// its place. In a roll, the reason of a process of another revision names the present one.
+// stop stops a process, whose exit is then no failure. With noReplacement, no other process is
+// started in its place. In a roll, the reason of a process of another revision names the present
+// one.
 func (c *Controller) stop(i *instance, reason string, noReplacement bool) {
 	if c.roll != nil && i.Revision() != c.revisions.Current {
 		reason = fmt.Sprintf("%s by revision %d", reason, c.revisions.Current)

@@ -88,8 +88,8 @@ func (c *Controller) TakeChanged() *revision.Revision {
 	return next
 }
 
-// sameConfig compares two configurations by their JSON. One of them has been decoded from the JSON of
-// another program, so what JSON does not keep must not count as a difference.
+// sameConfig compares two configurations by their JSON. One of them has been decoded from the JSON
+// of another program, so what JSON does not keep must not count as a difference.
 func sameConfig(a, b spec.Group) bool {
 	x, _ := json.Marshal(a)
 	y, _ := json.Marshal(b)

@@ -101,8 +101,8 @@ func (c *Controller) setStopped(stopped bool) {
 	}
 }
 
-// OnStopOrder records that a process is being stopped by order. With noReplacement the group has one
-// process fewer from then on.
+// OnStopOrder records that a process is being stopped by order. With noReplacement the group has
+// one process fewer from then on.
 func (c *Controller) OnStopOrder(p Process, noReplacement bool) {
 	i := c.instances.of(p)
 	if i == nil {

@@ -233,8 +233,8 @@ func (g *Guardian) HandOver() (pipe *os.File, resume func()) {
 	return pipe, g.starting.Unlock
 }
 
-// DismissPrevious lets the guardian exit whose pipe another program has handed over. The pipe may be
-// nil. End waits for its end.
+// DismissPrevious lets the guardian exit whose pipe another program has handed over. The pipe may
+// be nil. End waits for its end.
 func DismissPrevious(pipe *os.File) {
 	if pipe != nil {
 		dismiss(pipe)

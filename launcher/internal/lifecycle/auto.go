@@ -21,10 +21,10 @@ const SettleTime = time.Second
 //	          protocol
 //	signals   the process has used neither of them until SettleTime, or until its probes succeeded
 //
-// The lifecycle protocol wins whenever it is used: it says all that sd_notify says. Of a process that
-// uses both, only the messages about the watchdog count. The field Expects says what earlier
-// processes of the group have used. If that is one of the first two, the process becomes ready only by
-// the same, because a new process must not count as ready before it has said so.
+// The lifecycle protocol wins whenever it is used: it says all that sd_notify says. Of a process
+// that uses both, only the messages about the watchdog count. The field Expects says what earlier
+// processes of the group have used. If that is one of the first two, the process becomes ready only
+// by the same, because a new process must not count as ready before it has said so.
 
 // Uses returns the protocol that the process uses: that of the configuration, or for auto what the
 // process has used so far.
@@ -39,8 +39,8 @@ func (m *Machine) Uses() spec.Protocol {
 // first event.
 func (m *Machine) SetExpected(p spec.Protocol) { m.expects = p }
 
-// usesLifecycle records that the process uses the lifecycle protocol. Until now, a ready process may
-// have been taken for one that does not.
+// usesLifecycle records that the process uses the lifecycle protocol. Until now, a ready process
+// may have been taken for one that does not.
 func (m *Machine) usesLifecycle(now time.Time) {
 	m.responsive = true
 	if known := m.Uses() == spec.GRPC; !known {

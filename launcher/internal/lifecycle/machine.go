@@ -20,8 +20,8 @@ import (
 //
 //	and from each of them, when the process has been reaped: COMPLETE, FORCED, CRASHED or GONE
 //
-// No state is entered twice, except DRAINING and BLOCKED, and READY and WARMING, which alternate as the
-// readiness probe of a process says. Intermediate states may be skipped.
+// No state is entered twice, except DRAINING and BLOCKED, and READY and WARMING, which alternate as
+// the readiness probe of a process says. Intermediate states may be skipped.
 //
 // A state does not determine what to do next; the phase does:
 //

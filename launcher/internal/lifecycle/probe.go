@@ -85,7 +85,8 @@ func (m *Machine) failRunning(now time.Time, reason string) []Action {
 	return m.onStop(Event{At: now, Reason: "unhealthy: " + reason})
 }
 
-// Probing reports whether the process is to be probed: it is neither being stopped nor has it ended.
+// Probing reports whether the process is to be probed: it is neither being stopped nor has it
+// ended.
 func (m *Machine) Probing() bool { return m.phase == starting || m.phase == running }
 
 // probeReport returns why a process that is not ready yet waits for a probe, or "".

@@ -40,8 +40,8 @@ func (s State) Ended() bool { return s >= Complete }
 func (s State) Stopping() bool { return s >= ShutdownRequested && s < Complete }
 
 // CanBecome reports whether a process in state s can enter state next. States only move forward,
-// except from Blocked back to Draining, and from Ready back to Warming while a readiness probe fails.
-// Intermediate states may be skipped.
+// except from Blocked back to Draining, and from Ready back to Warming while a readiness probe
+// fails. Intermediate states may be skipped.
 func (s State) CanBecome(next State) bool {
 	switch {
 	case s.Ended() || s == next:

@@ -190,8 +190,8 @@ func (m *Machine) onStatus(e Event) []Action {
 	return append(actions, m.tick(e.At)...)
 }
 
-// onLessTime tells a process that was asked to stop already that it has less time than it was told: the
-// launcher itself is stopped, and its total deadline ends before the maximum of the process.
+// onLessTime tells a process that was asked to stop already that it has less time than it was told:
+// the launcher itself is stopped, and its total deadline ends before the maximum of the process.
 func (m *Machine) onLessTime(e Event) []Action {
 	m.limit = e.Limit
 	if m.phase == requesting { // the pending call may have been sent before the launcher was stopped

@@ -14,8 +14,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/load"
 )
 
-// many runs a group of n processes under load, rolls it, scales it down and up again, and prints how
-// many requests are lost.
+// many runs a group of n processes under load, rolls it, scales it down and up again, and prints
+// how many requests are lost.
 func many(w io.Writer, n int) error {
 	dir, done, err := shortDir()
 	if err != nil {

@@ -28,8 +28,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// probedProcess is a server that does not know the launcher: it serves HTTP and grpc.health.v1 at its
-// port, and drains at SIGTERM. It is unhealthy if HEALTH is bad.
+// probedProcess is a server that does not know the launcher: it serves HTTP and grpc.health.v1 at
+// its port, and drains at SIGTERM. It is unhealthy if HEALTH is bad.
 func probedProcess(port string) error {
 	ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
 	if err != nil {
@@ -193,8 +193,8 @@ func probeUnderLoad(ctx context.Context, dir string, kind, role int, fails bool)
 	return r, err
 }
 
-// probes rolls groups of servers that do not know the launcher, with each kind of probe in each role,
-// and prints how many requests are lost.
+// probes rolls groups of servers that do not know the launcher, with each kind of probe in each
+// role, and prints how many requests are lost.
 func probes(w io.Writer) error {
 	dir, done, err := shortDir()
 	if err != nil {

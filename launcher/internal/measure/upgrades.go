@@ -21,8 +21,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/load"
 )
 
-// upgrades upgrades the launcher command again and again under load, every second time in the middle of
-// a roll, and prints how many requests are lost.
+// upgrades upgrades the launcher command again and again under load, every second time in the
+// middle of a roll, and prints how many requests are lost.
 func upgrades(w io.Writer, times int) error {
 	dir, done, err := shortDir()
 	if err != nil {

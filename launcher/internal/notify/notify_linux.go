@@ -79,8 +79,8 @@ func (s *Socket) Serve() {
 	}
 }
 
-// Drain handles the messages that have arrived, and returns when there are no more, or after many, so
-// that a process that sends without end does not keep the caller.
+// Drain handles the messages that have arrived, and returns when there are no more, or after many,
+// so that a process that sends without end does not keep the caller.
 func (s *Socket) Drain() {
 	s.reading.Lock()
 	defer s.reading.Unlock()

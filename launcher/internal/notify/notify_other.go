@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// A Socket receives the messages of one process. It exists on Linux only, where the kernel says which
-// process has sent a message.
+// A Socket receives the messages of one process. It exists on Linux only, where the kernel says
+// which process has sent a message.
 type Socket struct{}
 
 // Listen returns an error.

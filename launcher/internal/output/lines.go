@@ -10,8 +10,8 @@ import (
 )
 
 // ReadLines calls f with each line of r, masked and without its line ending, until r ends. It
-// returns the error of r, and nil for io.EOF. A line that is longer than maxLine bytes is passed in pieces,
-// none of which ends in the middle of a secret.
+// returns the error of r, and nil for io.EOF. A line that is longer than maxLine bytes is passed in
+// pieces, none of which ends in the middle of a secret.
 //
 // The function masker returns the current Masker. A nil function masks nothing.
 //

@@ -10,8 +10,8 @@ import (
 )
 
 // DialOwned connects to the unix socket at path, if it is a socket of the user with this uid. That
-// user may be able to write to the directory of the socket. It could put a symbolic link there, to a
-// socket that only the calling process may use; DialOwned does not follow it.
+// user may be able to write to the directory of the socket. It could put a symbolic link there, to
+// a socket that only the calling process may use; DialOwned does not follow it.
 func DialOwned(ctx context.Context, path string, uid int) (net.Conn, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

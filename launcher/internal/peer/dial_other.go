@@ -9,8 +9,8 @@ import (
 	"os"
 )
 
-// DialOwned connects to the unix socket at path, if it is a socket of the user with this uid, and not
-// a symbolic link.
+// DialOwned connects to the unix socket at path, if it is a socket of the user with this uid, and
+// not a symbolic link.
 func DialOwned(ctx context.Context, path string, uid int) (net.Conn, error) {
 	info, err := os.Lstat(path)
 	if err != nil {

@@ -26,9 +26,9 @@ type Check func(ctx context.Context, p spec.Probe) error
 
 // Watch probes a process until ctx ends: with the startup probe until it has succeeded, and then
 // with the readiness probe and the liveness probe, each on a goroutine of its own. A probe that is
-// not set is left out. It calls report with the first verdict of each probe, and with each change of
-// it; err is nil for success. After a failure of the startup or liveness probe, that probe ends. Watch
-// returns when all probes have ended.
+// not set is left out. It calls report with the first verdict of each probe, and with each change
+// of it; err is nil for success. After a failure of the startup or liveness probe, that probe ends.
+// Watch returns when all probes have ended.
 //
 // started is when the process was started, from which the initial delay counts.
 //

@@ -8,7 +8,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/userdir"
 )
 
-// sockets are the paths of the sockets by which a process and its launcher, or its clients, connect.
+// sockets are the paths of the sockets by which a process and its launcher, or its clients,
+// connect.
 type sockets struct {
 	lifecycle, service string // sockets that the process makes
 	notify, launcher   string // sockets that the launcher makes, for messages as for sd_notify(3) and for notifications
@@ -23,8 +24,8 @@ func (p *Process) socketsIn(theirs, ours, launcher string, owner int) {
 	p.conn.SetSocket(p.sockets.lifecycle, owner)
 }
 
-// findUser finds as which user the process runs, and prepares the sockets that it uses. If a process
-// that runs already cannot be spoken to, that is an alarm and no error.
+// findUser finds as which user the process runs, and prepares the sockets that it uses. If a
+// process that runs already cannot be spoken to, that is an alarm and no error.
 func (p *Process) findUser() error {
 	dir := p.group.Dir
 	p.socketsIn(dir, dir, statefile.SocketIn(dir), -1)
@@ -53,6 +54,6 @@ func (p *Process) prepareUserDir(as *proc.User) error {
 	return nil
 }
 
-// UID returns the uid of the user that the process runs as, and -1 if that is the launcher's user. It
-// may be called when the pid of the process is known.
+// UID returns the uid of the user that the process runs as, and -1 if that is the launcher's user.
+// It may be called when the pid of the process is known.
 func (p *Process) UID() int { return p.sockets.owner }

@@ -33,8 +33,8 @@ const (
 	GiveUp                      // the process has never worked and is not restarted: the group is given up
 )
 
-// FollowUp decides what follows. During a roll, the restart policy does not count: the roll replaces
-// the processes that end.
+// FollowUp decides what follows. During a roll, the restart policy does not count: the roll
+// replaces the processes that end.
 func (e Exit) FollowUp() FollowUp {
 	switch {
 	case e.NotStarted && !e.Rolling: // in a roll, a failed start counts as a failure, because it prevents progress

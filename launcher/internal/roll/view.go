@@ -42,9 +42,9 @@ type View struct {
 	// too early after the failure, or the group was given up.
 	NoOldStart bool
 
-	// Failures is the number of instances of each version, old and new, that have become Unhealthy since
-	// the roll began, or have ended although they were not told to. An instance counts once, and the
-	// numbers never fall. The methods of Roll set Failures.
+	// Failures is the number of instances of each version, old and new, that have become Unhealthy
+	// since the roll began, or have ended although they were not told to. An instance counts once,
+	// and the numbers never fall. The methods of Roll set Failures.
 	Failures [2]int
 
 	// Rejected says that the canaries have failed their check. PassedAt is when the last check

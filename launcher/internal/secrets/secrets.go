@@ -81,8 +81,8 @@ func (s *Secrets) MaskMetrics(metrics *pb.ShutdownMetrics) *pb.ShutdownMetrics {
 	return shown
 }
 
-// Configure replaces the configuration, whose files have the content inFiles, and adds the secrets in
-// the launcher's environment and in the groups.
+// Configure replaces the configuration, whose files have the content inFiles, and adds the secrets
+// in the launcher's environment and in the groups.
 //
 // Values of processes that run, and that only the earlier configuration had, stay secret; see
 // Learn.
@@ -111,9 +111,9 @@ func (s *Secrets) ofGroup(g spec.Group) []string {
 }
 
 // Learn adds the secrets of a process: those in its configuration, arguments and environment. It is
-// called before the process is started, or when it has been adopted. The secrets stay until ended is
-// closed. Learn reads the files again, because the process may be started for the sake of their new
-// content. An error says which file cannot be read; its old content stays secret.
+// called before the process is started, or when it has been adopted. The secrets stay until ended
+// is closed. Learn reads the files again, because the process may be started for the sake of their
+// new content. An error says which file cannot be read; its old content stays secret.
 func (s *Secrets) Learn(ended <-chan struct{}, g spec.Group, args, env []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -142,8 +142,8 @@ func (p Placeholders) about(env []string, pid int) []string {
 	return append(env, client.EnvID+"="+p.ID, "SWANSONG_PROCESS_GROUP="+p.Group, fmt.Sprintf("SWANSONG_PROCESS_PID=%d", pid))
 }
 
-// ProbeEnv returns the environment of the commands of probes: that of the process, which has this pid,
-// without the variables by which the process speaks to the launcher.
+// ProbeEnv returns the environment of the commands of probes: that of the process, which has this
+// pid, without the variables by which the process speaks to the launcher.
 func (p Placeholders) ProbeEnv(cfg spec.Group, pid int, inherited []string) []string {
 	_, env := p.Command(cfg, inherited)
 	return p.about(env, pid)

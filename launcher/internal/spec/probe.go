@@ -130,7 +130,8 @@ func (p Probe) Secrets() (args, headers []string) {
 // UsesPort reports whether the launcher has to choose a port for each process of the group.
 func (g Group) UsesPort() bool { return g.mentions(PortPlaceholder) }
 
-// UsesSockets reports whether the processes of the group use sockets in a directory of the launcher.
+// UsesSockets reports whether the processes of the group use sockets in a directory of the
+// launcher.
 func (g Group) UsesSockets() bool { return g.Protocol != Signals || g.mentions(SocketPlaceholder) }
 
 // mentions reports whether a placeholder occurs anywhere in the group.

@@ -75,8 +75,8 @@ type Process struct {
 	Notify  *os.File    `json:"-"` // the socket for messages as for sd_notify(3); nil if it has to be made
 	Kept    [2][]byte   `json:"-"` // what the earlier launcher has read from Outputs and not dealt with: beginnings of lines
 
-	// Args and Env are what the process was started with, for the secrets in them. ReadStartedWith sets
-	// them, and they are not written to the file.
+	// Args and Env are what the process was started with, for the secrets in them. ReadStartedWith
+	// sets them, and they are not written to the file.
 	Args []string `json:"-"`
 	Env  []string `json:"-"`
 }
@@ -197,8 +197,8 @@ func (s State) HasKept() bool {
 	return false
 }
 
-// ReadStartedWith reads the arguments and the environment with which the processes were started, as far
-// as the system tells them. The system may keep the caller waiting, so no lock should be held.
+// ReadStartedWith reads the arguments and the environment with which the processes were started, as
+// far as the system tells them. The system may keep the caller waiting, so no lock should be held.
 func (s State) ReadStartedWith() {
 	for _, g := range s.Groups {
 		for _, p := range g.Processes {
@@ -238,8 +238,8 @@ func (p *Process) CloseOutputs() {
 	}
 }
 
-// TakeNotify returns the socket for messages that was handed over, nil if there is none. The process
-// can be nil.
+// TakeNotify returns the socket for messages that was handed over, nil if there is none. The
+// process can be nil.
 func (p *Process) TakeNotify() *os.File {
 	if p == nil {
 		return nil

@@ -197,9 +197,9 @@ func (c *Connection) IsServed() bool {
 	return true
 }
 
-// UnavailableIfUnserved returns err, the error of a call. If the call has run out of time and nothing
-// listens on the unix socket of the process, the error has the code Unavailable instead: on a busy
-// machine, the time of the call can end before the connection is refused.
+// UnavailableIfUnserved returns err, the error of a call. If the call has run out of time and
+// nothing listens on the unix socket of the process, the error has the code Unavailable instead: on
+// a busy machine, the time of the call can end before the connection is refused.
 func (c *Connection) UnavailableIfUnserved(err error) error {
 	if status.Code(err) == codes.DeadlineExceeded && !c.IsServed() {
 		return status.Error(codes.Unavailable, "nothing listens on its socket")

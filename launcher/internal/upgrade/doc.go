@@ -1,5 +1,5 @@
-// Package upgrade hands a running launcher over to another program: another version of the launcher,
-// which takes its place in the same process.
+// Package upgrade hands a running launcher over to another program: another version of the
+// launcher, which takes its place in the same process.
 //
 //  1. The launcher runs the new program as a child, to check it: [Handoff.Check]. The child gets the state of
 //     the launcher, and says whether it could go on with it, and with its own configuration.
@@ -13,9 +13,10 @@
 //
 // # Check
 //
-// The child is started with [launcher.Config].UpgradeCheck as its arguments. It reads the handoff, as
-// JSON, from its standard input, and answers with the line "swansong upgrade ok" on its standard
-// output. Anything else refuses the upgrade; what the child prints on its standard error is the reason.
+// The child is started with [launcher.Config].UpgradeCheck as its arguments. It reads the handoff,
+// as JSON, from its standard input, and answers with the line "swansong upgrade ok" on its standard
+// output. Anything else refuses the upgrade; what the child prints on its standard error is the
+// reason.
 //
 // A program reads the handoff of its own [Version] and of the one before.
 package upgrade

@@ -25,8 +25,8 @@ const (
 // the text is for a message.
 const maxFailed = 4 << 10
 
-// caught are the signals that a program has got before it handled signals, and those that the program
-// before it has handed over.
+// caught are the signals that a program has got before it handled signals, and those that the
+// program before it has handed over.
 var caught = Signals{early.Signals}
 
 // The signals that the program before this one has handed over join those that this one has caught.
@@ -38,9 +38,9 @@ func init() {
 	}
 }
 
-// Exec executes a program in the place of this one, with the arguments of this one, and hands over h,
-// these files, and the signals that were caught. It returns only an error, after which everything is
-// as before.
+// Exec executes a program in the place of this one, with the arguments of this one, and hands over
+// h, these files, and the signals that were caught. It returns only an error, after which
+// everything is as before.
 func (h *Handoff) Exec(program string, open Open, signals Signals) error {
 	self, err := os.Open("/proc/self/exe")
 	if err != nil {

@@ -47,7 +47,8 @@ func (g *Gate) Leave() {
 // ErrBusy is returned by Close.
 var ErrBusy = errors.New("the launcher cannot be upgraded now, because it starts or stops processes all the time, or because the start or stop of one takes long; try again later")
 
-// Close closes the gate as soon as all that have entered have left. Close fails when ctx ends before.
+// Close closes the gate as soon as all that have entered have left. Close fails when ctx ends
+// before.
 func (g *Gate) Close(ctx context.Context) error {
 	for {
 		g.mu.Lock()

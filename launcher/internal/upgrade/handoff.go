@@ -44,8 +44,8 @@ type Files struct {
 	Outputs  map[string][3]int // the pipes of processes, in the order of output.Streams, and their sockets for messages as for sd_notify(3)
 }
 
-// decode reads a handoff. If it returns an error because it does not understand all of a handoff, it
-// returns what it does understand, so that the program can go back.
+// decode reads a handoff. If it returns an error because it does not understand all of a handoff,
+// it returns what it does understand, so that the program can go back.
 func decode(r io.Reader) (*Handoff, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {

@@ -34,7 +34,8 @@ func (t *Taken) Admin() *os.File {
 	return t.files[t.Files.Admin] // the server listens on a duplicate
 }
 
-// Guardian returns the pipe to the guardian of the launcher that was taken over, nil if there is none.
+// Guardian returns the pipe to the guardian of the launcher that was taken over, nil if there is
+// none.
 func (t *Taken) Guardian() *os.File {
 	if t == nil {
 		return nil
@@ -42,7 +43,8 @@ func (t *Taken) Guardian() *os.File {
 	return t.use(t.Files.Guardian)
 }
 
-// OpenOutputs sets the pipes of the processes, and the beginnings of lines that were read from them.
+// OpenOutputs sets the pipes of the processes, and the beginnings of lines that were read from
+// them.
 func (t *Taken) OpenOutputs() {
 	for _, g := range t.State.Groups {
 		for _, p := range g.Processes {
@@ -56,8 +58,8 @@ func (t *Taken) OpenOutputs() {
 	}
 }
 
-// Holding returns the state with this program as the first of those that have the listeners open. It
-// returns the state itself for a nil Taken.
+// Holding returns the state with this program as the first of those that have the listeners open.
+// It returns the state itself for a nil Taken.
 func (t *Taken) Holding(s statefile.State) statefile.State {
 	if t == nil {
 		return s

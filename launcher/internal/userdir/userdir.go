@@ -28,7 +28,8 @@ import (
 // Of returns the path of the directory for the launcher with this directory.
 func Of(launcherDir string) string { return launcherDir + ".users" }
 
-// In returns the path of the directory in which processes of the user with this uid make their sockets.
+// In returns the path of the directory in which processes of the user with this uid make their
+// sockets.
 func In(launcherDir string, uid uint32) string { return filepath.Join(Of(launcherDir), name(uid)) }
 
 // SocketFor returns the path of the launcher's socket for notifications of this user's processes.
@@ -89,8 +90,8 @@ func Make(launcherDir string, as *proc.User) error {
 	if err := mkdir(top, 0o711); err != nil {
 		return err
 	}
-	// The modes are set again, because those of new directories depend on the umask, and systemd sets
-	// the mode of a RuntimeDirectory at each start.
+	// The modes are set again, because those of new directories depend on the umask, and systemd
+	// sets the mode of a RuntimeDirectory at each start.
 	if err := os.Chmod(top, 0o711); err != nil {
 		return err
 	}
@@ -115,7 +116,8 @@ func mkdir(path string, mode fs.FileMode) error {
 // Give makes the user the owner of a file outside of the directories of users.
 func Give(path string, as *proc.User) error { return os.Lchown(path, int(as.UID), int(as.GID)) }
 
-// RemoveFilesOf removes the sockets of a process that has ended. Their names are the id and one of the suffixes.
+// RemoveFilesOf removes the sockets of a process that has ended. Their names are the id and one of
+// the suffixes.
 func RemoveFilesOf(launcherDir, id string, suffixes []string) {
 	root := open(launcherDir)
 	if root == nil {
@@ -147,8 +149,8 @@ func Remove(launcherDir string) {
 	os.Remove(Of(launcherDir)) // fails where systemd has made the directory, and removes it
 }
 
-// open opens the directory, so that no symbolic link in it leads elsewhere. It returns nil if there is
-// none, or if it does not belong to the launcher's user.
+// open opens the directory, so that no symbolic link in it leads elsewhere. It returns nil if there
+// is none, or if it does not belong to the launcher's user.
 func open(launcherDir string) *os.Root {
 	root, err := os.OpenRoot(Of(launcherDir))
 	if err != nil {

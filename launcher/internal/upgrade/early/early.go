@@ -1,5 +1,6 @@
 // Package early catches the signals that stop a launcher, in a program that takes over from another
-// one, before that program can act on them. Without it, such a signal would end the program at once.
+// one, before that program can act on them. Without it, such a signal would end the program at
+// once.
 //
 // The package imports next to nothing, so Go initializes it before nearly all others. Until then, a
 // signal does end the program: the Go runtime blocks none of these signals, not even those that are
@@ -24,8 +25,8 @@ func init() {
 	}
 }
 
-// Catch returns a channel that gets, from now on, the signals that stop a launcher and SIGHUP, besides
-// other channels that are notified of them.
+// Catch returns a channel that gets, from now on, the signals that stop a launcher and SIGHUP,
+// besides other channels that are notified of them.
 func Catch() chan os.Signal {
 	c := make(chan os.Signal, 16)
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM} {
