@@ -50,15 +50,26 @@ func Check(launcherDir string, as *proc.User) error {
 	} else if err != nil {
 		return err
 	}
-	const instead = "choose another directory for the launcher, such as /run/swansong"
-	for dir := parent; ; dir = filepath.Dir(dir) {
+	// A symbolic link can be changed by the users who can write to its directory, so the path that has
+	// the links is checked, too.
+	if err := checkPath(filepath.Dir(abs), parent, as); err != nil {
+		return err
+	}
+	return checkPath(parent, parent, as)
+}
+
+const instead = "choose another directory for the launcher, such as /run/swansong"
+
+// checkPath checks a path to parent, with all directories on it.
+func checkPath(path, parent string, as *proc.User) error {
+	for dir := path; ; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
 		if err != nil {
 			return err
 		}
 		switch owner := peer.OwnerOf(info); {
 		case owner != 0 && peer.OfAnother(info), info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0:
-			return fmt.Errorf("its processes need a directory in %s, which a third user can replace, because that one can write to %s; %s", parent, filepath.Dir(dir), instead)
+			return fmt.Errorf("its processes need a directory in %s, which a third user can replace, because that one can write to %s; %s", parent, dir, instead)
 		case !canEnter(as, info, owner):
 			return fmt.Errorf("its processes need a directory in %s, and a process with the uid %d cannot enter %s; %s", parent, as.UID, dir, instead)
 		}
@@ -101,16 +112,30 @@ func Make(launcherDir string, as *proc.User) error {
 	return Give(own, as) // only the launcher's user can have made it
 }
 
-// mkdir makes a directory, or accepts one of the launcher's user.
+// mkdir makes a directory, or accepts one of the launcher's user in which is nothing but what
+// launchers make.
 func mkdir(path string, mode fs.FileMode) error {
 	if err := os.Mkdir(path, mode); !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	info, err := os.Lstat(path)
-	if err == nil && (!info.IsDir() || peer.OfAnother(info)) {
-		err = fmt.Errorf("%s is not a directory of the launcher's user; remove it, or choose another directory for the launcher", path)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() || peer.OfAnother(info) {
+		return fmt.Errorf("%s is not a directory of the launcher's user; remove it, or choose another directory for the launcher", path)
+	}
+	entries, err := os.ReadDir(path)
+	if i := slices.IndexFunc(entries, func(e fs.DirEntry) bool { return e.Type()&fs.ModeSocket == 0 && !isOfUser(e) }); i >= 0 {
+		return fmt.Errorf("%s contains %s, which no launcher has made; choose another directory for the launcher", path, entries[i].Name())
 	}
 	return err
+}
+
+// isOfUser reports whether e is the directory of a user.
+func isOfUser(e fs.DirEntry) bool {
+	_, err := strconv.ParseUint(e.Name(), 10, 32)
+	return err == nil && e.IsDir()
 }
 
 // Give makes the user the owner of a file outside of the directories of users.
@@ -126,16 +151,24 @@ func RemoveFilesOf(launcherDir, id string, suffixes []string) {
 	defer root.Close()
 	entries, _ := fs.ReadDir(root.FS(), ".") // an error means that nothing is known to remove
 	for _, suffix := range suffixes {
-		root.Remove(id + "." + suffix)
+		removeSocket(root, id+"."+suffix)
 		for _, e := range entries {
-			if e.IsDir() {
-				root.Remove(filepath.Join(e.Name(), id+"."+suffix))
+			if isOfUser(e) {
+				removeSocket(root, filepath.Join(e.Name(), id+"."+suffix))
 			}
 		}
 	}
 }
 
-// Remove removes the directory of a launcher that has ended.
+func removeSocket(root *os.Root, path string) {
+	if info, err := root.Lstat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
+		root.Remove(path)
+	}
+}
+
+// Remove removes the directory of a launcher that has ended: its sockets, and the directories in which
+// then nothing is left. All other files stay, because a launcher calls Remove even if it has not made
+// the directory, and another program may have made one of that name.
 func Remove(launcherDir string) {
 	root := open(launcherDir)
 	if root == nil {
@@ -144,7 +177,14 @@ func Remove(launcherDir string) {
 	defer root.Close()
 	entries, _ := fs.ReadDir(root.FS(), ".")
 	for _, e := range entries {
-		root.RemoveAll(e.Name())
+		removeSocket(root, e.Name())
+		if isOfUser(e) {
+			theirs, _ := fs.ReadDir(root.FS(), e.Name())
+			for _, s := range theirs {
+				removeSocket(root, filepath.Join(e.Name(), s.Name()))
+			}
+			root.Remove(e.Name())
+		}
 	}
 	os.Remove(Of(launcherDir)) // fails where systemd has made the directory, and removes it
 }

@@ -3,6 +3,7 @@
 package userdir_test
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,8 +36,8 @@ func TestCheck_RefusesUnsafeParents(t *testing.T) {
 		{"all can enter", 0o755, 0o711, ""},
 		{"the user cannot enter", 0o755, 0o700, "cannot enter " + parent},
 		{"the user cannot enter what is further up", 0o750, 0o755, "cannot enter " + dir},
-		{"all can write", 0o755, 0o777, "can write to"},
-		{"all can write further up", 0o757, 0o755, "can write to"},
+		{"all can write", 0o755, 0o777, "can write to " + parent + ";"},
+		{"all can write further up", 0o757, 0o755, "can write to " + dir + ";"},
 		{"all can write, but not rename", 0o755, 0o777 | os.ModeSticky, ""},
 	} {
 		if err := os.Chmod(dir, c.outer); err != nil {
@@ -49,6 +50,16 @@ func TestCheck_RefusesUnsafeParents(t *testing.T) {
 		if text := testkit.ErrorText(err); c.want == "" && err != nil || !strings.Contains(text, c.want) {
 			t.Errorf("%s: %v, want %q", c.what, err, c.want)
 		}
+	}
+	good, link := filepath.Join(dir, "good"), filepath.Join(parent, "link")
+	for _, err := range []error{os.Chmod(dir, 0o755), os.Chmod(parent, 0o777), os.Mkdir(good, 0o755), os.Symlink(good, link)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	err = userdir.Check(filepath.Join(link, "launcher"), another)
+	if text := testkit.ErrorText(err); !strings.Contains(text, "can write to "+parent+";") {
+		t.Errorf("all can replace a symbolic link: %v", err)
 	}
 	err = userdir.Check(filepath.Join(dir, "missing", "launcher"), another)
 	if text := testkit.ErrorText(err); !strings.Contains(text, "missing does not exist") {
@@ -83,22 +94,65 @@ func TestMake_RefusesSymbolicLink(t *testing.T) {
 	if err := userdir.Make(launcher, own); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(elsewhere, filepath.Join(userdir.Of(launcher), "link")); err != nil {
+	if err := os.Symlink(elsewhere, filepath.Join(userdir.In(launcher, own.UID), "link")); err != nil {
 		t.Fatal(err)
 	}
 	used := filepath.Join(userdir.In(launcher, own.UID), "web-1.sock")
-	if err := os.WriteFile(used, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	listen(t, used)
 	userdir.RemoveFilesOf(launcher, "web-1", []string{"sock"})
 	if _, err := os.Lstat(used); !os.IsNotExist(err) {
 		t.Errorf("%s is left: %v", used, err)
 	}
 	userdir.Remove(launcher)
+	if _, err := os.Lstat(file); err != nil {
+		t.Errorf("a file in another directory has been removed: %v", err)
+	}
+}
+
+// listen leaves a socket at the path.
+func listen(t *testing.T, path string) {
+	t.Helper()
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.SetUnlinkOnClose(false)
+	ln.Close()
+}
+
+// At its end, a launcher removes what launchers make. It removes nothing else, even if a directory of
+// another program has the name, and does not use such a directory.
+func TestRemove_LeavesFilesOfOthers(t *testing.T) {
+	dir, err := os.MkdirTemp("", "users")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	launcher := filepath.Join(dir, "launcher")
+	own := &proc.User{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+	if err := userdir.Make(launcher, own); err != nil {
+		t.Fatal(err)
+	}
+	listen(t, userdir.SocketFor(launcher, own.UID))
+	listen(t, filepath.Join(userdir.In(launcher, own.UID), "web-1.sock"))
+	userdir.Remove(launcher)
 	if _, err := os.Lstat(userdir.Of(launcher)); !os.IsNotExist(err) {
 		t.Errorf("%s is left: %v", userdir.Of(launcher), err)
 	}
+
+	file := filepath.Join(userdir.Of(launcher), "photos", "web-1.sock")
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := userdir.Make(launcher, own); !strings.Contains(testkit.ErrorText(err), "contains photos, which no launcher has made") {
+		t.Errorf("Make: %v", err)
+	}
+	userdir.RemoveFilesOf(launcher, "web-1", []string{"sock"})
+	userdir.Remove(launcher)
 	if _, err := os.Lstat(file); err != nil {
-		t.Errorf("a file in another directory has been removed: %v", err)
+		t.Errorf("a file that no launcher has made: %v", err)
 	}
 }
