@@ -37,6 +37,8 @@ func (k *checker) must(ok bool, key, format string, args ...any) {
 	}
 }
 
+// config checks the whole file. The rules for single keys come first, and values last: a key that
+// is already wrong is not reported twice, and rules that compare keys leave it out.
 func (k *checker) config(c *Config) {
 	if !k.set("total_deadline") {
 		c.TotalDeadline = c.derivedTotal()
@@ -55,6 +57,7 @@ func (k *checker) config(c *Config) {
 	k.values(c)
 }
 
+// secret checks the patterns, values and files of secrets. A message never shows a value.
 func (k *checker) secret(s launcher.SecretConfig) {
 	for n, p := range s.Names {
 		_, err := path.Match(p, "")
@@ -69,7 +72,9 @@ func (k *checker) secret(s launcher.SecretConfig) {
 	}
 }
 
-// values checks the configuration by the rules of package launcher.
+// values checks the configuration by the rules of package launcher. It turns the field of a problem
+// into a key. A field without a key is not reported: a file cannot set it, or the decoder has
+// checked it.
 func (k *checker) values(c *Config) {
 	in := c.Launcher()
 	in.Dir = cmp.Or(c.StateDir, "/") // the default directory depends on the machine; it is checked when the launcher starts
@@ -93,6 +98,7 @@ func (k *checker) isWrong(at string, f spec.Field) bool {
 	return ok && k.wrong[key]
 }
 
+// group checks a group by the rules that only files have; at is its key.
 func (k *checker) group(at string, g *Group, c *Config) {
 	k.must(g.Name != "", at+".name", "is missing")
 	k.label(at+".name", g.Name)
@@ -112,7 +118,8 @@ func (k *checker) group(at string, g *Group, c *Config) {
 	k.must(g.Export.ServicePort >= 1 && g.Export.ServicePort <= 65535, at+".export.port", "must be 1 to 65535, not %d", g.Export.ServicePort)
 }
 
-// reserved are the variables that the launcher and its processes use to communicate.
+// reserved are the variables that the launcher and its processes use to communicate. In a file they
+// are an error; in the launcher's own environment they are only left out.
 var reserved = []string{"LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET"}
 
 // users checks that processes can run as the user and the group on this machine. The default of stateDir
@@ -161,6 +168,8 @@ func (k *checker) listeners(at string, all []launcher.Listen) {
 	}
 }
 
+// logs checks the sizes, which depend on each other: a line has to fit into a file and into the
+// buffer. The file counts the current log in max_files, unlike the field; see forms.
 func (k *checker) logs(at string, l launcher.LogConfig) {
 	k.absolute(at+".logs.dir", l.Dir)
 	size, line, buffer := Bytes(l.MaxSize), Bytes(l.MaxLine), Bytes(l.Buffer)
@@ -235,6 +244,8 @@ func (k *checker) overlap(used []listener, key, network, text string) (_ listene
 // labels are accepted by DNS, Kubernetes, systemd, Nomad and file systems. A label cannot be "..".
 var labels = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
+// label checks a name by the strictest rules of all targets, so that a group that runs here can
+// also be exported.
 func (k *checker) label(key, name string) {
 	k.must(name == "" || labels.MatchString(name), key, "must be up to 63 of a-z, 0-9 and -, begin with a letter and not end with -, not %q", name)
 }
@@ -262,7 +273,8 @@ func (k *checker) file(key, p string) {
 	}
 }
 
-// command checks the program of a command, if there is one.
+// command checks the program of a command, if there is one. A relative path is refused: it would
+// depend on the working directory of the launcher, which is another one under systemd.
 func (k *checker) command(key string, command []string) {
 	if len(command) == 0 || command[0] == "" {
 		return
@@ -279,13 +291,15 @@ func (k *checker) command(key string, command []string) {
 	}
 }
 
+// tlsFiles checks that the files exist. Their content is read when the launcher starts.
 func (k *checker) tlsFiles(key string, t launcher.TLS) {
 	k.file(key+".cert_file", t.Cert)
 	k.file(key+".key_file", t.Key)
 	k.file(key+".ca_file", t.CA)
 }
 
-// address checks the form of an address.
+// address checks the form of an address. A host name is not looked up: the file may be for another
+// machine, and a name server that is slow must not delay a check.
 func (k *checker) address(key, network, address string) {
 	if address == "" {
 		return

@@ -125,7 +125,7 @@ func (c *Config) longestChain(f func(*Group) time.Duration) (most time.Duration)
 	return most
 }
 
-// Group returns the group with the name, or nil.
+// Group returns the group with the name, or nil. The result points into c.Groups.
 func (c *Config) Group(name string) *Group {
 	k := slices.IndexFunc(c.Groups, func(g Group) bool { return g.Name == name })
 	if k < 0 {

@@ -5,7 +5,9 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// prepare sets the defaults of an element of a list, before the file is read.
+// prepare sets the defaults of an element of a list, before the file is read. So a value in the
+// file replaces a default, also a 0, and what the file does not mention keeps it. Other types have
+// no defaults.
 func prepare(v any) {
 	switch v := v.(type) {
 	case *Group:
@@ -18,7 +20,8 @@ func prepare(v any) {
 	}
 }
 
-// derive sets the defaults that depend on other keys of the file.
+// derive sets the defaults that depend on other keys of the file, after it was read. It asks the
+// decoder whether the file has a key, since a value alone does not say that.
 func (c *Config) derive(d *decoder) {
 	for k := range c.Groups {
 		g, at := &c.Groups[k], index("process_groups", k)

@@ -40,7 +40,8 @@ func (k *checker) readEnvFiles(at string, g *Group) {
 	}
 }
 
-// readEnvFile returns the names and values in a file.
+// readEnvFile returns the names and values in a file, in its order. It reads at most maxEnvFile
+// bytes, so a wrong name such as /dev/zero is an error and does not fill the memory.
 func readEnvFile(name string) ([][2]string, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -86,7 +87,8 @@ func parseEnvFile(name, text string) (variables [][2]string, err error) {
 
 var escapes = strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\r`, "\r", `\"`, `"`, `\\`, `\`, `\$`, "$")
 
-// envValue returns the value that a text stands for, or what is wrong with the text.
+// envValue returns the value that a text stands for, or what is wrong with the text. A value cannot
+// span lines, so a quote that is forgotten does not swallow the variables below it.
 func envValue(text string) (value, rule string) {
 	if text == "" || text[0] != '"' && text[0] != '\'' {
 		for i := range len(text) {

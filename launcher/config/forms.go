@@ -70,7 +70,9 @@ func (f form) checked(check func(name, value string) string) form {
 	return f
 }
 
-// formed reads a node into v, where the file has the value in another form.
+// formed reads a node into v, where the file has the value in another form. It begins with the
+// value that v has in that form, which stays if the node is not valid. The keys command and args
+// share a field, of which each sets its part.
 func (d *decoder) formed(n *yaml.Node, at string, f form, v reflect.Value) {
 	in := reflect.New(f.typ).Elem()
 	in.Set(f.get(v))
@@ -129,7 +131,7 @@ func choose(n *yaml.Node, v reflect.Value, form string) (rule string) {
 	return ""
 }
 
-// variables returns a list of NAME=value as a map.
+// variables returns a list of NAME=value as a map. If a name occurs twice, the last one counts.
 func variables(env []string) map[string]string {
 	all := map[string]string{}
 	for _, v := range env {
@@ -139,7 +141,8 @@ func variables(env []string) map[string]string {
 	return all
 }
 
-// environment returns the variables as a list of NAME=value.
+// environment returns the variables as a list of NAME=value, sorted, so that a configuration that
+// has not changed is equal to the earlier one.
 func environment(all map[string]string) (env []string) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		env = append(env, name+"="+all[name])
@@ -151,6 +154,7 @@ func environment(all map[string]string) (env []string) {
 // unlimited.
 type rlimit string
 
+// rlimitTexts returns the limits as a file has them, by name. It is the inverse of rlimits.
 func rlimitTexts(all []spec.Rlimit) map[string]rlimit {
 	texts := map[string]rlimit{}
 	for _, r := range all {
@@ -172,6 +176,8 @@ func limitText(n uint64) string {
 	return strconv.FormatUint(n, 10)
 }
 
+// parseLimit reads one limit. A negative number is refused, although -1 means unlimited in other
+// programs.
 func parseLimit(text string) (n uint64, ok bool) {
 	if text == unlimited {
 		return spec.Unlimited, true

@@ -6,7 +6,8 @@ import (
 )
 
 // nearest suggests a known key that is similar to name or contains it, or else lists the known
-// keys.
+// keys. About one letter in three may be wrong. The text continues an error, and begins with a
+// semicolon.
 func nearest(name string, keys []*setting) string {
 	var names []string
 	for _, k := range keys {
@@ -29,7 +30,8 @@ func nearest(name string, keys []*setting) string {
 	return "; did you mean " + at + "?"
 }
 
-// distance returns the number of bytes to change, insert or delete to get from a to b.
+// distance returns the number of bytes to change, insert or delete to get from a to b. It keeps one
+// row of the table of Levenshtein's algorithm at a time.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for k := range row {

@@ -20,7 +20,8 @@ var (
 	durations   = regexp.MustCompile(`^[-+]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$`)
 )
 
-// isOutOfRange reports whether text is a whole number that does not fit into an int64.
+// isOutOfRange reports whether text is a whole number that does not fit into an int64. The parser
+// can take such a number for a float, so the type of the node does not tell.
 func isOutOfRange(text string) bool {
 	_, err := strconv.ParseInt(strings.ReplaceAll(text, "_", ""), 10, 64)
 	return digits.MatchString(text) && errors.Is(err, strconv.ErrRange)
@@ -91,7 +92,8 @@ func (d *decoder) duration(n *yaml.Node, v reflect.Value, inSeconds bool) (rule 
 	return ""
 }
 
-// plain reads a number or a boolean into v, or returns what is wrong with it.
+// plain reads a number or a boolean into v, or returns what is wrong with it. NaN and infinity are
+// refused: no setting has a use for them, and comparisons with NaN are always false.
 func (d *decoder) plain(n *yaml.Node, v reflect.Value) (rule string) {
 	tags := []string{"!!int", "!!float"}
 	if v.Kind() == reflect.Bool {

@@ -98,7 +98,7 @@ func encodeField(v reflect.Value, k *setting, field reflect.Value) *yaml.Node {
 	return n
 }
 
-// sortedKeys returns the keys of a map, which are strings.
+// sortedKeys returns the keys of a map, which are strings, sorted.
 func sortedKeys(m reflect.Value) (names []string) {
 	for _, k := range m.MapKeys() {
 		names = append(names, k.String())
@@ -107,11 +107,13 @@ func sortedKeys(m reflect.Value) (names []string) {
 	return names
 }
 
+// text returns the node of a string, with its tag: so a string such as "true" is printed in quotes.
 func text(s string) *yaml.Node {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 }
 
-// empty reports whether leaving out v means the same as writing it.
+// empty reports whether leaving out v means the same as writing it. A duration or a whole number of
+// 0 is not empty: it means 0, and the default may be another value.
 func empty(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.String, reflect.Slice, reflect.Map:

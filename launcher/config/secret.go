@@ -109,6 +109,7 @@ func (c *Config) displayed() display {
 	return display{names, mask.New(secrets)}
 }
 
+// env returns the value of a variable, or the mask if its name or its value is secret.
 func (d display) env(name, value string) string { return d.names.HideEnv(name, value, d.masker) }
 func (d display) environment(env []string) []string {
 	env = slices.Clone(env)
@@ -119,4 +120,5 @@ func (d display) environment(env []string) []string {
 	return env
 }
 
+// args returns the arguments with secrets masked, such as the value after --token.
 func (d display) args(args []string) []string { return d.names.HideArgs(args, d.masker) }

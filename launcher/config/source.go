@@ -9,7 +9,8 @@ import (
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// A Source knows the positions of the keys of a configuration in its file.
+// A Source knows the positions of the keys of a configuration in its file, as the file was when it
+// was read.
 type Source struct {
 	decoder decoder
 	config  *Config
@@ -57,6 +58,8 @@ func (s *Source) at(group, key, rule string, err error) error {
 	return s.located(join(index("process_groups", n), key), rule, err)
 }
 
+// located returns err with the position of a key, or of the innermost mapping around it that the
+// file has: a setting that is wrong can be missing in the file.
 func (s *Source) located(key, rule string, err error) error {
 	at := s.decoder.position(key)
 	return &locatedError{&Error{s.decoder.file, at.line, at.column, strings.TrimSuffix(key, "."), rule}, err}

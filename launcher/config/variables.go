@@ -30,7 +30,8 @@ func (d *decoder) expand(n *yaml.Node, v reflect.Value) (_ *yaml.Node, rule stri
 	return out, ""
 }
 
-// typeOf returns the tag that YAML gives to a text without quotes.
+// typeOf returns the tag that YAML gives to a text without quotes. The parser decides it, so the
+// value of a variable means what it would mean if it were written in the file.
 func typeOf(text string) string {
 	var doc yaml.Node
 	loader, err := yaml.NewLoader(strings.NewReader(text))
@@ -133,7 +134,8 @@ func expandVariable(inside string, lookUp func(string) (string, bool)) (value, r
 	return "", fmt.Sprintf("after ${%s come }, :-, :? or :+, not %q", name, operator)
 }
 
-// literal returns a text that expand turns into s.
+// literal returns a text that expand turns into s. It doubles only a $ that would begin something,
+// so most texts look in the output as they do in the file.
 func literal(s string) string {
 	var out strings.Builder
 	for i := range len(s) {

@@ -20,12 +20,14 @@ func New(m *launcher.Manager) (prometheus.Collector, error) {
 	return &collector{manager: m}, nil
 }
 
+// A collector has no state of its own: each scrape asks the Manager, which counts from its start.
 type collector struct{ manager *launcher.Manager }
 
 // prefix begins the names of all metrics.
 const prefix = "swansong_launcher_"
 
-// described contains the descriptions of all metrics, in the order of their declaration.
+// described contains the descriptions of all metrics, in the order of their declaration. It is
+// complete when the variables of the package are initialized, and not changed later.
 var described []*prometheus.Desc
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -90,12 +92,14 @@ var rollResults = []string{"done", "rolled back", "degraded", "interrupted", "pa
 // label returns s in the form that Prometheus uses for label values.
 func label(s string) string { return strings.ReplaceAll(strings.ToLower(s), " ", "_") }
 
+// Describe implements [prometheus.Collector].
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range described {
 		ch <- d
 	}
 }
 
+// Collect implements [prometheus.Collector]. It may be called concurrently, by each scrape.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)

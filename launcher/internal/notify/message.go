@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A Gate keeps messages from being read while the launcher is handed over to another program.
+// A Gate keeps messages from being read while the launcher is handed over to another program. A
+// message that is not read yet stays in the socket, which the other program gets.
 type Gate interface {
 	Enter()
 	Leave()
@@ -26,6 +27,7 @@ type Message struct {
 	MainPID         int           // MAINPID=…
 }
 
+// maxStatus is how many bytes of a status are kept. It is in events and in each answer to status.
 const maxStatus = 1 << 10
 
 // Parse reads a message: lines of the form NAME=value. Lines that it does not know, such as
@@ -55,7 +57,8 @@ func Parse(text string) (m Message) {
 	return m
 }
 
-// microseconds returns 0 for a text that is not a number, and a day for a longer time.
+// microseconds returns 0 for a text that is not a number, and a day for a longer time, so that sums
+// of times cannot overflow.
 func microseconds(text string) time.Duration {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {

@@ -64,7 +64,7 @@ func Listen(path string, inherited *os.File, gate Gate, allows func(pid int) boo
 	return &Socket{conn: conn, gate: gate, allows: allows, handle: handle}, nil
 }
 
-// Serve handles messages until Close.
+// Serve handles messages until Close. The process runs it on a goroutine of its own.
 func (s *Socket) Serve() {
 	raw, err := s.conn.SyscallConn()
 	if err != nil {
@@ -80,7 +80,9 @@ func (s *Socket) Serve() {
 }
 
 // Drain handles the messages that have arrived, and returns when there are no more, or after many,
-// so that a process that sends without end does not keep the caller.
+// so that a process that sends without end does not keep the caller. Other goroutines than that of
+// Serve call it when something else has been learnt of the process, such as its exit: what the
+// process has sent before is then handled before.
 func (s *Socket) Drain() {
 	s.reading.Lock()
 	defer s.reading.Unlock()
@@ -91,7 +93,9 @@ func (s *Socket) Drain() {
 	}
 }
 
-// receive handles one message, if one has arrived.
+// receive handles one message, if one has arrived. It returns false if there was none. A message
+// that is too long or comes from a process that may not send is dropped without an error, and
+// counts as one.
 func (s *Socket) receive() bool {
 	s.gate.Enter()
 	defer s.gate.Leave()

@@ -7,7 +7,8 @@ import (
 )
 
 // Default returns a group in which every field that has a default is set to it. Name, Command,
-// Desired and MinHealthy have no default.
+// Desired and MinHealthy have no default. Each call returns slices of its own, so the caller may
+// change them.
 func Default() Group {
 	return Group{
 		Protocol:           Auto,
@@ -71,8 +72,11 @@ func DefaultMinHealthy(desired, maxSurge int) int {
 	return max(0, desired)
 }
 
-// FillIn replaces zero values by their defaults. A negative value becomes 0 in fields where 0
-// means none, such as Restart.CrashLimit. MaxSurge and MinHealthy are left as they are.
+// FillIn replaces zero values by their defaults. A negative value becomes 0 in fields where 0 means
+// none, such as Restart.CrashLimit. MaxSurge and MinHealthy are left as they are.
+//
+// A default gives way to a value that was set: with a Grace of a minute, Max is at least a minute,
+// and with a MinBackoff of an hour, MaxBackoff is at least an hour.
 func (g *Group) FillIn() {
 	def := Default()
 	g.Transport.Network = cmp.Or(g.Transport.Network, def.Transport.Network)
@@ -125,6 +129,8 @@ func (g *Group) FillIn() {
 // orNone returns the default for 0, and 0 for a negative value.
 func orNone[T int | time.Duration](value, def T) T { return max(0, cmp.Or(value, def)) }
 
+// orDefault returns a copy of the list, or the default if it is empty. The copy is for a caller
+// that changes its list later.
 func orDefault[E any](list, def []E) []E {
 	if len(list) == 0 {
 		return def

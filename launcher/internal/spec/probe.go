@@ -71,7 +71,8 @@ const SocketPlaceholder = "{socket}"
 // IsSet reports whether there is a probe.
 func (p Probe) IsSet() bool { return len(p.kinds()) > 0 }
 
-// kinds returns the names of the ways to check that are set.
+// kinds returns the names of the ways to check that are set. A way is set if its required field is:
+// a path without a port is none. The check refuses more than one.
 func (p Probe) kinds() (all []string) {
 	for _, k := range []struct {
 		name string
@@ -84,7 +85,8 @@ func (p Probe) kinds() (all []string) {
 	return all
 }
 
-// FillIn replaces zero values by the defaults of Kubernetes. It does nothing if there is no probe.
+// FillIn replaces zero values by the defaults of Kubernetes. It does nothing if there is no probe,
+// so that the zero value stays one. InitialDelay and TerminationGrace have the default 0.
 func (p *Probe) FillIn() {
 	if !p.IsSet() {
 		return
@@ -99,7 +101,8 @@ func (p *Probe) FillIn() {
 	}
 }
 
-// Expand returns the probe with these replacements made in its texts.
+// Expand returns the probe with these replacements made in its texts. It makes new slices, because
+// p shares its own with the configuration of the group.
 func (p Probe) Expand(r *strings.Replacer) Probe {
 	for _, text := range []*string{&p.HTTPGet.Path, &p.HTTPGet.Host, (*string)(&p.HTTPGet.Port), (*string)(&p.TCPSocket.Port), &p.TCPSocket.Host,
 		(*string)(&p.GRPC.Port), &p.GRPC.Service} {
@@ -117,7 +120,8 @@ func (p Probe) Expand(r *strings.Replacer) Probe {
 }
 
 // Secrets returns the texts of the probe in which there may be secrets: arguments, and headers as
-// NAME=value.
+// NAME=value. The parts of a query are among the arguments, since token=x is written there as
+// --token=x is in a command.
 func (p Probe) Secrets() (args, headers []string) {
 	args = append(args, p.Exec.Command...)
 	args = append(args, strings.FieldsFunc(p.HTTPGet.Path, func(r rune) bool { return r == '?' || r == '&' })...)
@@ -161,6 +165,8 @@ func (k *checker) probes(g Group) {
 	k.probe("LivenessProbe", g.LivenessProbe, g.Shutdown.Max)
 }
 
+// probe checks one probe. maxStop is Shutdown.Max: after a failed probe, a process can get less
+// time to stop than that, and not more.
 func (k *checker) probe(at Field, p Probe, maxStop time.Duration) {
 	kinds := p.kinds()
 	if len(kinds) == 0 {

@@ -33,6 +33,10 @@ type TLS struct{ Cert, Key, CA string }
 
 // A Group is a number of processes that run the same program. The state file contains it as JSON,
 // with the names of these fields as keys.
+//
+// A name of a field that changes would make the file of an earlier launcher unreadable. A new field
+// has omitempty or omitzero, so a file that does not use it has no key that an earlier launcher
+// does not know.
 type Group struct {
 	Name    string
 	Job     bool `json:",omitempty"` // the processes run to completion, and take no part in rolls
@@ -88,7 +92,8 @@ const (
 	Signals Protocol = "signals" // the process uses no protocol, and is stopped by signals
 )
 
-// CallsProcess reports whether the launcher calls, or tries to call, the process.
+// CallsProcess reports whether the launcher calls, or tries to call, the process. With Auto the
+// process may turn out to use another protocol.
 func (p Protocol) CallsProcess() bool { return p == Auto || p == GRPC }
 
 // HearsProcess reports whether the process can send messages as for sd_notify(3).
@@ -103,7 +108,8 @@ const (
 	Completed Condition = "completed"
 )
 
-// ConditionOf returns the condition for a group in DependsOn.
+// ConditionOf returns the condition for a group in DependsOn. Conditions has only those that were
+// given, so a dependency without one waits until the group is healthy.
 func (g Group) ConditionOf(name string) Condition { return cmp.Or(g.Conditions[name], Healthy) }
 
 // An Rlimit is a limit of the kernel for each process.
@@ -112,7 +118,7 @@ type Rlimit struct {
 	Soft, Hard uint64 // the soft and the hard limit; Unlimited means no limit
 }
 
-// Unlimited is the value of an Rlimit that is no limit.
+// Unlimited is the value of an Rlimit that is no limit. It is the RLIM_INFINITY of Linux.
 const Unlimited = math.MaxUint64
 
 // Limits bound what a process uses together with those that it has started.
@@ -122,10 +128,11 @@ type Limits struct {
 	IfUnavailable IfUnavailable `yaml:"if_unavailable"`
 }
 
-// AreSet reports whether there is a limit.
+// AreSet reports whether there is a limit. IfUnavailable alone limits nothing.
 func (l Limits) AreSet() bool { return l.Memory != 0 || l.CPUs != 0 }
 
-// IfUnavailable says what happens if a limit cannot be enforced on this machine.
+// IfUnavailable says what happens if a limit cannot be enforced on this machine: Refuse makes the
+// configuration an error, and Warn starts the processes without the limit and raises an alarm.
 type IfUnavailable string
 
 const (
@@ -180,7 +187,8 @@ type Restart struct {
 }
 
 // Backoff returns how long to wait before the restart after the given number of consecutive
-// failures.
+// failures: MinBackoff after the first, twice as long after each further one, and at most
+// MaxBackoff. 0 failures count as one. A MinBackoff of 0 means no wait.
 func (r Restart) Backoff(failures int) time.Duration {
 	wait := r.MinBackoff
 	for ; failures > 1 && wait > 0 && wait < r.MaxBackoff; failures-- {
@@ -267,6 +275,10 @@ func (l Log) File(id string) string {
 
 // SameProcess reports whether a process that was started with g can keep running when the
 // configuration changes to o. Only fields that the process itself does not depend on may differ.
+//
+// Those fields are listed, and all others compared. So a new field rolls the group until it is
+// listed here: a replacement that was not needed does less harm than an old value that stays in
+// use.
 func (g Group) SameProcess(o Group) bool {
 	if o.UsesPort() && !g.UsesPort() { // such as in a new hook: the process has no port
 		return false
