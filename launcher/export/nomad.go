@@ -185,6 +185,8 @@ func (g group) job() nomadJob {
 			fmt.Fprintf(&b, "%s={{ index . %q }}\n", name, name)
 		}
 		b.WriteString("{{ end }}\n")
+		// The directory secrets is private to the task, and in memory where the client can make it
+		// so. Nomad reads the file as variables of the environment.
 		t.Templates = []nomadTemplate{{b.String(), "secrets/env", true}}
 	}
 	if len(g.EnvFile) > 0 {
@@ -223,8 +225,11 @@ func (g group) job() nomadJob {
 	switch {
 	case g.Restart.Policy == launcher.Never:
 		tg.RestartPolicy.Attempts = 0
+		// Zero attempts, and not unlimited: an allocation that has failed is not placed anew.
 		tg.ReschedulePolicy = &nomadReschedule{}
 	case g.Restart.CrashLimit == 0:
+		// With fail, Nomad gives an allocation up after the attempts. With delay it goes on in the
+		// next interval, so there is no limit.
 		tg.RestartPolicy.Attempts, tg.RestartPolicy.Mode = 1, "delay"
 	}
 	if len(ports.DynamicPorts)+len(ports.ReservedPorts) > 0 {

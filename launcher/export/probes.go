@@ -156,6 +156,7 @@ func (g group) setKubernetesProbes(con *container) {
 		return
 	}
 	con.StartupProbe, con.ReadinessProbe, con.LivenessProbe = g.kubernetesProbe("startupProbe"), g.kubernetesProbe("readinessProbe"), g.kubernetesProbe("livenessProbe")
+	// A startupProbe has no successThreshold other than 1, which 0 leaves to the default.
 	if con.StartupProbe == nil && con.ReadinessProbe != nil {
 		starting := *con.ReadinessProbe
 		starting.SuccessThreshold, starting.PeriodSeconds = 0, 1

@@ -17,6 +17,9 @@ import (
 // Orphaned processes become children of the first process, and stay zombies until it waits for
 // them. The launcher cannot do that itself: to wait for any child would take the exit codes of its
 // own children.
+//
+// It does not return in the first process. The child is the same program with the same arguments,
+// but another pid, and so goes on with main.
 func beInit() {
 	if os.Getpid() != 1 {
 		return
@@ -47,6 +50,9 @@ func beInit() {
 			}
 		}
 	}()
+	// The loop reaps all children, and the child itself as well, so cmd.Wait is not called: it
+	// would wait for a process that is gone. A pid that is not that of the child is an orphan. With
+	// WUNTRACED, the kernel also reports a child that was stopped.
 	for {
 		var how syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &how, syscall.WUNTRACED, nil)

@@ -92,6 +92,7 @@ func (o *orders) print(w io.Writer, results []result, errs []error) error {
 		switch {
 		case o.json:
 			printLine(w, r)
+		// With one name, the message alone says what has become of it.
 		case r.Error == "" && len(results) > 1:
 			fmt.Fprintf(w, "%s: %s\n", r.Name, r.Message)
 		case r.Error == "":
@@ -227,6 +228,7 @@ func scaleCommand(at *place) *cobra.Command {
 				if n > spec.MaxProcesses {
 					return fmt.Errorf("launcher: %s is too many processes for a group; the most are %d", arg, spec.MaxProcesses)
 				}
+				// Both orders would be given at the same time, and either could be the last.
 				if _, twice := numbers[name]; twice {
 					return fmt.Errorf("launcher: scale has two numbers for %q", name)
 				}

@@ -99,6 +99,7 @@ func reloadCommand(at *place) *cobra.Command {
 				for _, c := range seen.GetChanges() {
 					fmt.Fprintln(cmd.OutOrStdout(), clean(c))
 				}
+				// Without changes there is nothing to order, and the message says so.
 				if dry || len(seen.GetChanges()) == 0 {
 					fmt.Fprintln(cmd.OutOrStdout(), seen.GetMessage())
 					return nil

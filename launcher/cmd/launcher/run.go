@@ -89,7 +89,7 @@ func runCommand(at *place) *cobra.Command {
 }
 
 // checkDurations returns an error if a duration flag is not positive or too long: 0 would mean the
-// default.
+// default. It looks only at flags that the user has given, and reports all that are wrong.
 func checkDurations(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if d, other := cmd.Flags().GetDuration(f.Name); other == nil && (d <= 0 || d > longest) {
@@ -107,6 +107,7 @@ func onlyFile(cmd *cobra.Command, args []string) (err error) {
 	if len(args) > 0 {
 		return fmt.Errorf("launcher: run -f takes no command, but got %q; the commands are in the file", args[0])
 	}
+	// Flags such as --dir belong to all commands, and are allowed.
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Changed && f.Name != "exit-when-done" {
 			err = errors.Join(err, fmt.Errorf("launcher: --%s is for a group without a file; with -f, set it in the file", f.Name))
@@ -127,6 +128,7 @@ func runFile(cmd *cobra.Command, at *place, whenDone bool) error {
 		cfg.Dir = at.dir
 	}
 	cfg.Source = c
+	// now is cfg.Source, or after a roll that was turned back one with a group of an earlier file.
 	cfg.Reread = func(_ context.Context, now any) (launcher.Config, []string, error) {
 		return reread(at, now.(*config.Config))
 	}
@@ -146,6 +148,8 @@ const longest = 24 * time.Hour
 func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.Duration, whenDone bool) error {
 	// Processes would inherit what is open when they are started.
 	keepDescriptors()
+	// Services run until they are stopped. Jobs end by themselves, and the launcher with the last
+	// one, so that a script can wait for it and use its exit code.
 	if !cmd.Flags().Changed("exit-when-done") {
 		whenDone = !slices.ContainsFunc(cfg.Groups, func(g launcher.GroupConfig) bool { return !g.Job })
 	}
@@ -172,6 +176,7 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 		}
 		return launcher.AnswerUpgradeCheck(cfg, os.Stdin, os.Stdout)
 	}
+	// The signal is caught before the launcher starts: its default action would end the program.
 	upgrades := notifyUpgrade()
 	// By default, SIGHUP would end the launcher without stopping its processes. So the launcher
 	// handles SIGHUP until it ends, also while it starts and while it drains.

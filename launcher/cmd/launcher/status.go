@@ -171,7 +171,9 @@ func (v view) health(out *pb.GetGroupHealthResponse) string {
 	return b.String()
 }
 
-// table writes rows with aligned columns. Colour codes do not count towards the width of a cell.
+// table writes rows with aligned columns. Colour codes do not count towards the width of a cell,
+// which is why package tabwriter is not used: it would count them. A column in which every cell is
+// empty is left out.
 func (v view) table(b *strings.Builder, rows [][]string) {
 	var widths []int
 	for _, row := range rows {
@@ -257,6 +259,8 @@ func (v view) waitingFor(out *pb.GetGroupHealthResponse) string {
 					line += ", " + inFlight(n)
 				}
 				lines = append(lines, line)
+			// In a healthy group, a process that starts is one more than needed, and is not waited
+			// for.
 			case p.GetState() > 0 && p.GetState() < pb.ProcessState_READY && !g.GetHealthy():
 				lines = append(lines, fmt.Sprintf("%s: %s for %s%s", clean(p.GetProcessId()), p.GetState(), v.since(p), prefixed(": ", clean(p.GetMessage()))))
 			}
@@ -296,6 +300,7 @@ func describe(p *pb.ProcessStatus) string {
 	default:
 		words = append(words, outcome.String())
 	}
+	// The message can be the same text as the exit.
 	words = append(words, p.GetExit())
 	if m := p.GetMessage(); m != p.GetExit() {
 		words = append(words, m)

@@ -181,6 +181,7 @@ func readOutputs(s statefile.State, dir string, stop <-chan os.Signal, masker *m
 			}
 		}
 	}
+	// Each stream ends by itself when the last process that has it open has ended, or by Stop.
 	ended := make(chan struct{})
 	go func() { reading.Wait(); close(ended) }()
 	select {

@@ -135,6 +135,7 @@ func (g *Guardian) start() error {
 		line, _ := bufio.NewReader(p.Stdout()).ReadString('\n')
 		answer <- strings.TrimSpace(line)
 	}()
+	// A guardian that is started later has another containment than the first one.
 	orders := g.cfg.Orders
 	orders.Self = g.self
 	line, err := json.Marshal(orders)

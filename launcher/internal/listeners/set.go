@@ -43,6 +43,7 @@ func Open(g spec.Group, earlier statefile.State) (set Set, err error) {
 				return set, explain(earlier, g.Name, l, resolved, set, err, takeErr)
 			}
 		}
+		// From here on, Close closes ln, also if one of the next steps fails.
 		set.listeners = append(set.listeners, ln)
 		set.configured = append(set.configured, l)
 		f, err := fileOf(ln)

@@ -74,6 +74,10 @@ func takeOver(earlier statefile.State, group string, l spec.Listen, resolve func
 
 // takeFirst takes the first matching socket of a group from a guardian or a process that has it
 // open.
+//
+// Guardians are asked first, and then the processes of the group. It returns nil without an error
+// if no socket matches, and also if none of the holders has the first match open any more; then the
+// file of a unix socket is removed, so that the address can be listened on anew.
 func takeFirst(g statefile.Group, guardians []proc.Adoptable, matches func(statefile.Socket) bool) (net.Listener, error) {
 	holders := slices.Clone(guardians)
 	for _, p := range g.Processes {

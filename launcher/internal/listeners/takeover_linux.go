@@ -40,6 +40,8 @@ func Held(by []proc.Adoptable) (all []statefile.Socket) {
 			}
 			if ln, err := net.FileListener(f); err == nil {
 				all = append(all, statefile.Socket{Listen: spec.Listen{Network: ln.Addr().Network()}, Inode: inodeOf(f), Address: ln.Addr().String()})
+				// Closing this duplicate must not remove the file of a socket that processes listen
+				// on.
 				if ln, ok := ln.(*net.UnixListener); ok {
 					ln.SetUnlinkOnClose(false)
 				}
@@ -58,6 +60,8 @@ func eachSocket(k proc.Adoptable, f func(*os.File) (next bool), inodes ...uint64
 	if k.PID == 0 {
 		return nil
 	}
+	// The pidfd is opened before Alive is asked: it keeps meaning the process that Alive has found,
+	// even if that ends meanwhile and another one gets its pid.
 	pidfd, err := unix.PidfdOpen(k.PID, 0)
 	if err != nil {
 		return nil // the process has ended
@@ -98,8 +102,8 @@ func eachSocket(k proc.Adoptable, f func(*os.File) (next bool), inodes ...uint64
 	return nil
 }
 
-// inodeOf returns the inode of a file, which identifies a socket on this machine. After an error it
-// returns 0.
+// inodeOf returns the inode of a file, which identifies a socket on this machine for as long as the
+// socket is open. After an error it returns 0, which no socket has.
 func inodeOf(f *os.File) uint64 {
 	info, err := f.Stat()
 	if err != nil {

@@ -56,6 +56,7 @@ func decode(r io.Reader) (*Handoff, error) {
 		return nil, fmt.Errorf("launcher: the data that the running launcher hands over is not valid JSON: %w", err)
 	}
 	h := &Handoff{}
+	// What can be read is enough to go back, as long as it has Files.Program and Args.
 	if v, oldest := version.Version, max(1, Version-1); v < oldest || v > Version {
 		json.Unmarshal(text, h)
 		return h, fmt.Errorf("launcher: the data that the running launcher hands over has version %d, but this program reads %d to %d; stop the launcher, and start this program", v, oldest, Version)
