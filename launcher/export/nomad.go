@@ -157,6 +157,11 @@ func Nomad(c *config.Config) (*Result, error) {
 }
 
 // job returns the job of a group, with one task group and one task.
+//
+// Secrets are in files of the directory secrets, which is private to the task, and Nomad reads them
+// as variables of the environment. With the mode fail, Nomad gives an allocation up after the
+// attempts. With delay it goes on in the next interval, so there is no limit. A reschedule policy
+// with zero attempts keeps Nomad from placing a failed allocation anew.
 func (g group) job() nomadJob {
 	plain, secret := g.environment()
 	named := func(s string) string {
@@ -185,8 +190,6 @@ func (g group) job() nomadJob {
 			fmt.Fprintf(&b, "%s={{ index . %q }}\n", name, name)
 		}
 		b.WriteString("{{ end }}\n")
-		// The directory secrets is private to the task, and in memory where the client can make it
-		// so. Nomad reads the file as variables of the environment.
 		t.Templates = []nomadTemplate{{b.String(), "secrets/env", true}}
 	}
 	if len(g.EnvFile) > 0 {
@@ -225,11 +228,8 @@ func (g group) job() nomadJob {
 	switch {
 	case g.Restart.Policy == launcher.Never:
 		tg.RestartPolicy.Attempts = 0
-		// Zero attempts, and not unlimited: an allocation that has failed is not placed anew.
 		tg.ReschedulePolicy = &nomadReschedule{}
 	case g.Restart.CrashLimit == 0:
-		// With fail, Nomad gives an allocation up after the attempts. With delay it goes on in the
-		// next interval, so there is no limit.
 		tg.RestartPolicy.Attempts, tg.RestartPolicy.Mode = 1, "delay"
 	}
 	if len(ports.DynamicPorts)+len(ports.ReservedPorts) > 0 {

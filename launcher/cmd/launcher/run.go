@@ -145,11 +145,15 @@ const longest = 24 * time.Hour
 // run starts a launcher and returns when the launcher has ended. The soft phase of [graceful.Run]
 // lasts longer than the longest shutdown that a group may take. So the launcher always stops its
 // processes as their groups are configured, and graceful never cuts that short.
+//
+// Services run until they are stopped. Jobs end by themselves, and the launcher with the last one,
+// so that a script can wait for it and use its exit code: that is the default of --exit-when-done.
+//
+// The order matters at the beginning: descriptors are kept before anything is started that could
+// inherit them, and signals are caught before the launcher starts, because their default actions
+// would end this program without a drain.
 func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.Duration, whenDone bool) error {
-	// Processes would inherit what is open when they are started.
 	keepDescriptors()
-	// Services run until they are stopped. Jobs end by themselves, and the launcher with the last
-	// one, so that a script can wait for it and use its exit code.
 	if !cmd.Flags().Changed("exit-when-done") {
 		whenDone = !slices.ContainsFunc(cfg.Groups, func(g launcher.GroupConfig) bool { return !g.Job })
 	}
@@ -176,7 +180,6 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 		}
 		return launcher.AnswerUpgradeCheck(cfg, os.Stdin, os.Stdout)
 	}
-	// The signal is caught before the launcher starts: its default action would end the program.
 	upgrades := notifyUpgrade()
 	// By default, SIGHUP would end the launcher without stopping its processes. So the launcher
 	// handles SIGHUP until it ends, also while it starts and while it drains.
