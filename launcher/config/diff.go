@@ -165,7 +165,11 @@ func flatten(c *Config, g *Group) leaves {
 		}
 	}
 	visit = func(at string, k *setting, field reflect.Value) {
-		switch v := k.in(field); value := v.Interface().(type) {
+		v := k.in(field)
+		if !v.IsValid() { // a nil pointer
+			return
+		}
+		switch value := v.Interface().(type) {
 		case []Group:
 		case map[string]string:
 			for _, name := range sortedKeys(v) {

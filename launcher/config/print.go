@@ -116,6 +116,8 @@ func text(s string) *yaml.Node {
 // 0 is not empty: it means 0, and the default may be another value.
 func empty(v reflect.Value) bool {
 	switch v.Kind() {
+	case reflect.Invalid: // a nil pointer: a program has left the default to package launcher
+		return true
 	case reflect.String, reflect.Slice, reflect.Map:
 		return v.Len() == 0
 	case reflect.Int64:

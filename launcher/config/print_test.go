@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/swansong-go/swansong/internal/testkit"
+	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
@@ -66,6 +67,22 @@ func TestParse_ErrorsDoNotShowSecrets(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
+}
+
+// A configuration that a program has made can leave MinHealthy to package launcher.
+func TestConfig_PrintsGroupOfProgram(t *testing.T) {
+	g := launcher.DefaultGroup()
+	g.Name, g.Command = "kv", []string{"kv"}
+	made := &config.Config{Groups: []config.Group{{GroupConfig: g, Export: config.Export{Port: 50051, ServicePort: 8080}}}}
+	read := parse(t, "process_groups: [{name: kv}]")
+	again := parse(t, print(t, made))
+	again.TotalDeadline = read.TotalDeadline
+	testkit.Equal(t, "changes to what is printed", config.Diff(read, again), []config.Change(nil))
+	var changed []string
+	for _, c := range config.Diff(read, made) {
+		changed = append(changed, c.Key)
+	}
+	testkit.Equal(t, "changes", changed, []string{"total_deadline", "min_healthy_instances"})
 }
 
 func FuzzParse_FileIsValidOrErrorHasPosition(f *testing.F) {

@@ -15,6 +15,7 @@ package export
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -25,8 +26,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/client"
 	"github.com/swansong-go/swansong/launcher/config"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
 // A Result has the files for a target, and the settings that it does not support. The gaps are in
@@ -124,11 +127,31 @@ func each(c *config.Config, r *Result, f func(g group) error) (*Result, error) {
 	}
 	masked := c.Masked()
 	for k := range c.Groups {
-		if err := f(group{&c.Groups[k], &masked.Groups[k], c, r}); err != nil {
+		g, err := complete(c.Groups[k])
+		if err == nil {
+			err = f(group{&g, &masked.Groups[k], c, r})
+		}
+		if err != nil {
 			return nil, fmt.Errorf("export: %s: %w", c.Groups[k].Name, err)
 		}
 	}
 	return r, nil
+}
+
+// complete returns the group with the defaults that depend on other settings. The group of a file has
+// them; one that a program has made may lack them.
+func complete(g config.Group) (config.Group, error) {
+	hasNoProgram := func(h launcher.Hook) bool { return len(h.Command) == 0 }
+	if len(g.Command) == 0 || len(g.Shutdown.StopSignals) == 0 || slices.ContainsFunc(g.PreStop, hasNoProgram) {
+		return g, errors.New("has no Command or StopSignals, or a hook without Command; begin with launcher.DefaultGroup, or read a file")
+	}
+	if g.MaxSurge == nil {
+		g.MaxSurge = launcher.Int(spec.Default().MaxSurge)
+	}
+	if g.MinHealthy == nil {
+		g.MinHealthy = launcher.Int(spec.DefaultMinHealthy(g.Desired, *g.MaxSurge))
+	}
+	return g, nil
 }
 
 // clientVariables returns the environment variables that package client reads, except for those
@@ -217,6 +240,5 @@ func up(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Secon
 // end before the time limit of the target.
 func down(d time.Duration) int64 { return max(1, int64(d/time.Second)) }
 
-// maxUnavailable returns how many instances may be missing during a roll. MinHealthy is not nil in
-// a configuration that was read from a file.
+// maxUnavailable returns how many instances may be missing during a roll.
 func (g group) maxUnavailable() int { return g.Desired - *g.MinHealthy }
