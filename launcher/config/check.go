@@ -197,7 +197,8 @@ type listener struct {
 	at           address.Address
 }
 
-// addresses reports addresses that cannot be listened on at the same time.
+// addresses reports addresses that cannot be listened on at the same time. The launcher would find
+// that out at its start, one address after the other; here all of them are found, with their lines.
 func (k *checker) addresses(c *Config) {
 	var used []listener
 	use := func(key, network, text string) {
@@ -218,6 +219,8 @@ func (k *checker) addresses(c *Config) {
 
 // overlap returns the address that text names, and true. If the address overlaps with one of used,
 // overlap records an error for key and returns false. It does not resolve host names.
+//
+// An address whose form is wrong, or that is empty, overlaps with none: other checks report it.
 func (k *checker) overlap(used []listener, key, network, text string) (_ listener, ok bool) {
 	resolved := text
 	if key == "metrics.address" && strings.HasPrefix(text, ":") {

@@ -45,6 +45,9 @@ type Change struct {
 	Effect   Effect
 }
 
+// String returns the change in one line, as reload prints it: + and - for a group that is added or
+// removed, ~ for a value, and what a reload does in parentheses. A group that is new and has to
+// wait for the next launcher has the effect Restarts and no key.
 func (c Change) String() string {
 	at := c.Key
 	if c.Group != "" {
@@ -72,6 +75,9 @@ func dash(s string) string {
 
 // Diff returns the changes from now to next: first those of the launcher, then those of each group,
 // in the order of the keys. Groups are matched by name; their order does not matter.
+//
+// Neither configuration is changed. A total_deadline that is derived from the groups is shown with
+// the words "by default", since the user will not find it in the file.
 func Diff(now, next *Config) []Change {
 	a, b := flatten(now, nil), flatten(next, nil)
 	for c, all := range map[*Config]leaves{now: a, next: b} {
@@ -85,6 +91,8 @@ func Diff(now, next *Config) []Change {
 		for _, key := range old.keysWith(new) {
 			o, n := old.at[key], new.at[key]
 			if o.raw != n.raw {
+				// A key that only one of the two has, such as a variable, has no effect in the
+				// other.
 				effect := max(o.effect, n.effect)
 				if g := next.Group(group); key == "on_launcher_death" && len(g.Listen) > 0 {
 					effect = Restarts // the guardian gets the listeners of kept groups only when it starts
@@ -117,7 +125,7 @@ func Diff(now, next *Config) []Change {
 }
 
 // A leaf is a single value of the configuration: its text without secrets, and what a reload does
-// if the value changes.
+// if the value changes. Values are compared by raw, which has the secrets, and shown by seen.
 type leaf struct {
 	raw, seen string
 	effect    Effect
@@ -150,6 +158,9 @@ func (l leaves) keysWith(m leaves) []string {
 }
 
 // flatten returns the leaves of a group, or, if g is nil, those of c without its groups.
+//
+// The effect is that of the first part of a key: what is true of shutdown is true of all keys in
+// it. Groups are left out of c, because Diff compares them by their names.
 func flatten(c *Config, g *Group) leaves {
 	out, shown := leaves{at: map[string]leaf{}}, c.displayed()
 	add := func(key, raw, seen string) {

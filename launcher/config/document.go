@@ -50,6 +50,8 @@ func unreadable(file string, err error) error {
 
 // document reads the text into c. It returns false if the text is not exactly one YAML document
 // with a mapping.
+//
+// A second document is an error and not ignored: its groups would be missing without a word.
 func (d *decoder) document(text []byte, c *Config) bool {
 	if at, rule := findBadText(text); rule != "" {
 		d.add(at, "", rule)

@@ -46,6 +46,8 @@ func keysOf(t reflect.Type) (keys []*setting) {
 	var add func(t reflect.Type, index []int)
 	add = func(t reflect.Type, index []int) {
 		for i := range t.NumField() {
+			// The capacity is cut, so that append copies: fields of one struct must not share an
+			// index.
 			f, at := t.Field(i), append(index[:len(index):len(index)], i)
 			tag, ok := f.Tag.Lookup("yaml")
 			if tag == ",inline" {
@@ -143,7 +145,8 @@ func keyOf(at string, f spec.Field) (key string, ok bool) {
 	return join(at, key), ok
 }
 
-// lastName returns what a rule calls another field: the last part of its key.
+// lastName returns what a rule calls another field: the last part of its key, such as max_duration.
+// The error already has the key of its own field in full, and the two are usually in one mapping.
 func lastName(f spec.Field) string {
 	key, _ := keyOf("", f)
 	return key[strings.LastIndexByte(key, '.')+1:]

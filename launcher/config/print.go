@@ -42,6 +42,8 @@ func (c *Config) PrintJSON(w io.Writer) error {
 //
 // It writes what the decoder reads, so that the printed file means the same as the original: a $ is
 // doubled where it would begin a variable, and a string keeps its type.
+//
+// A list of single values is written in one line.
 func encode(k *setting, v reflect.Value) *yaml.Node {
 	switch v = k.in(v); v.Kind() {
 	case reflect.Struct:

@@ -102,6 +102,9 @@ func cutBrace(text string) (inside, rest string, ok bool) {
 //
 // It follows the shell, with one difference: a variable that is not set is an error and not empty,
 // because an empty address or path would be found much later.
+//
+// So ${NAME} is the same as ${NAME?}. With a colon before the operator, a variable that is empty
+// counts as one that is not set.
 func expandVariable(inside string, lookUp func(string) (string, bool)) (value, rule string) {
 	name := variableName.FindString(inside)
 	operator := strings.TrimPrefix(inside, name)
@@ -149,6 +152,9 @@ func literal(s string) string {
 
 // DirOf returns the launcher's directory that a file names, for a client of the launcher. Unlike
 // [Load], it needs no variables of the launcher's environment, except in state_dir.
+//
+// An error is ignored if values were left out because their variables are not set: rules may fail
+// only because of that. But an error at state_dir, or one of the file as a whole, always counts.
 func DirOf(file string) (string, error) {
 	text, err := ReadFile(file)
 	if err != nil {

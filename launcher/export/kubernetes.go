@@ -207,7 +207,8 @@ func Kubernetes(c *config.Config) (*Result, error) {
 	})
 }
 
-// pod returns the template of the pods.
+// pod returns the template of the pods, for a Deployment and for a Job. Its grace period is the
+// whole time from the order to stop until SIGKILL, of which preStop takes the beginning.
 func (g group) pod() pod {
 	stop := g.Shutdown
 	grace := up(stop.DeregisterDelay + g.bound())

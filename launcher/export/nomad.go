@@ -261,7 +261,9 @@ func (g group) nomadResources() *nomadResources {
 
 func (g group) envVariables() string { return variablePath(g.Name) + "/env" }
 
-// network returns the ports of the group, and the service with its health check.
+// network returns the ports of the group, and the service with its health check. Nomad chooses a
+// dynamic port and tells it to the process by a variable; a reserved one is fixed, and only one
+// instance on a client can have it.
 func (g group) network() (ports nomadNetwork, services []nomadService) {
 	if g.usesPort() {
 		ports.DynamicPorts = append(ports.DynamicPorts, nomadPort{Label: nomadServicePort})

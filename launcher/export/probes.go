@@ -183,6 +183,11 @@ func (g group) healthProbe(period, timeout, failures int64) *probe {
 
 // nomadChecks returns the checks for the readiness and liveness probes, and the ports that they
 // need.
+//
+// A fixed port is reserved, since the process listens there whatever Nomad chooses; each is
+// reserved once, under a label of its number. Nomad has no startup probe: instead, the check of the
+// livenessProbe restarts a task only when that has run for health_check_timeout, or for the initial
+// delay if that is longer.
 func (g group) nomadChecks() (checks []nomadCheck, ports []nomadPort) {
 	label := func(p string) string {
 		if p == "{port}" {

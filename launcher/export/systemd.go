@@ -63,6 +63,10 @@ func Systemd(c *config.Config) (*Result, error) {
 
 // service returns the template unit name@.service. %i in it is the number of an instance, and %p
 // the name of the group.
+//
+// A limit of 0 failures means no limit: the interval is 0 then, which switches the limit of systemd
+// off. A job has no limit for its start, because a oneshot unit is starting until its process has
+// ended.
 func (g group) service() string {
 	u := &unit{}
 	u.section("Unit")
@@ -158,7 +162,7 @@ func (u *unit) setType(g group) {
 }
 
 // systemdRestart returns the restart policy. systemd refuses to start an oneshot again that has
-// succeeded.
+// succeeded, so a job that is always to be restarted gets on-failure, and a gap.
 func (g group) systemdRestart() string {
 	if g.Restart.Policy == launcher.Always && g.Job {
 		return "on-failure"
