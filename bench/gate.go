@@ -50,7 +50,7 @@ func passGate(w io.Writer, rows []row, measure func(r row, rounds int) result) b
 		}
 	}
 	if failed > 0 {
-		fmt.Fprintf(w, "gate: %d rows are too slow, or allocate more or less than stated, after %d rounds each\n", failed, slices.Max(attempts))
+		fmt.Fprintf(w, "gate: rows that are too slow, or allocate more or less than stated: %d, after %d rounds each\n", failed, slices.Max(attempts))
 	}
 	return failed == 0
 }

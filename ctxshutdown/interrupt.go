@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"os"
 	"sync/atomic"
+
+	"github.com/swansong-go/swansong/internal/worktext"
 )
 
 // An InterruptOption configures a [Reader], a [Writer] or a listener. A nil InterruptOption is
@@ -108,7 +110,7 @@ func closedError(what string) error {
 // countError returns the error for a Read or a Write, named by op, that returned the invalid count
 // n for a buffer of the given size.
 func countError(of any, op string, n, size int) error {
-	return fmt.Errorf("ctxshutdown: %T is broken: its %s returned the count %d for a buffer of %d bytes", of, op, n, size)
+	return fmt.Errorf("ctxshutdown: %T is broken: its %s returned the count %d for a buffer of %s", of, op, n, worktext.Pluralize(size, "byte"))
 }
 
 // isTimeout reports whether err is the error of an operation whose deadline has passed.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/swansong-go/swansong/internal/copyio"
 	"github.com/swansong-go/swansong/internal/ctxkey"
+	"github.com/swansong-go/swansong/internal/worktext"
 )
 
 // A Writer writes to a destination until its context is done, and then refuses to write.
@@ -235,7 +236,7 @@ func (e *stoppedError) Error() string {
 	case e.cut:
 		what = "write cut short"
 	case e.lost > 0:
-		what = fmt.Sprintf("write refused, and %d bytes that had been read are lost", e.lost)
+		what = "write refused, which lost " + worktext.Pluralize(int(e.lost), "byte") + " already read from the source"
 	}
 	if e.cause == ErrShutdown {
 		return "ctxshutdown: " + what + ": shut down"

@@ -290,7 +290,7 @@ func TestWriter_WritesOrReportsBytesReadBeforeStop(t *testing.T) {
 				var text strings.Builder
 				n, err := copied(ctxshutdown.NewWriter(ctx, deadlinedWriter{&text}), ctx, src)
 				if _, soft := ctx.(*ctxshutdown.Swansong); !soft {
-					wantRefusal(t, ctx, result{N: int(n), Err: err}, 0, "ctxshutdown: write refused, and 5 bytes that had been read are lost: shut down (the cause)")
+					wantRefusal(t, ctx, result{N: int(n), Err: err}, 0, "ctxshutdown: write refused, which lost 5 bytes already read from the source: shut down (the cause)")
 				} else if n != 5 || text.String() != "bytes" {
 					t.Errorf("the copy returns %d, %v; %q was written", n, err, text.String())
 				}

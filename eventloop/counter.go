@@ -3,7 +3,10 @@ package eventloop
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
+
+	"github.com/swansong-go/swansong/internal/worktext"
 )
 
 // A counter counts things that are active, and goroutines can wait until there are none. The zero
@@ -87,7 +90,8 @@ type WaitError struct {
 }
 
 func (e *WaitError) Error() string {
-	return fmt.Sprintf("eventloop: %d %s not finished when the wait ended (%v); wait longer, or end the contexts of offloads with Force", e.Running, e.What, e.Cause)
+	return fmt.Sprintf("eventloop: %s not finished when the wait ended (%v); wait longer, or end the contexts of offloads with Force",
+		worktext.Pluralize(e.Running, strings.TrimSuffix(e.What, "s")), e.Cause)
 }
 
 // Unwrap returns Cause.

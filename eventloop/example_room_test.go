@@ -82,7 +82,7 @@ func ExampleWithShutdownCheck() {
 	handle.Release()
 	<-done
 	// Output:
-	// eventloop: loop "loop" ended while 0 offloads were running and 1 handles held, and has refused 0 callbacks since its stop; stop the producers, then call WaitIdle and Quiesce, then Stop
+	// eventloop: loop "loop" ended with 0 offloads running and 1 handle held, and has refused 0 callbacks since its stop; stop the producers, then call WaitIdle and Quiesce, then Stop
 }
 
 // A callback that blocks delays all others. The hook names it.

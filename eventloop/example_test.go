@@ -105,7 +105,7 @@ func ExampleCounts() {
 	defer loop.Stop()
 	loop.After(time.Hour, func() {})
 	fmt.Println(loop.Counts())
-	// Output: 0 queued, 0 offloads running, 0 handles held, 1 timers pending
+	// Output: 0 queued, 0 offloads running, 0 handles held, 1 timer pending
 }
 
 func ExampleHandle() {
@@ -260,7 +260,7 @@ func ExampleQuiesceTimeoutError() {
 	feed.Release()
 	<-loop.Stop().Done()
 	// Output:
-	// eventloop: not quiescent after 0s in state Idle: 0 queued, 0 offloads running, 1 handles held, 0 timers pending; stop the producers, let running work return, or wait longer
+	// eventloop: not quiescent after 0s in state Idle: 0 queued, 0 offloads running, 1 handle held, 0 timers pending; stop the producers, let running work return, or wait longer
 }
 
 func ExampleWaitError() {
@@ -273,7 +273,7 @@ func ExampleWaitError() {
 	close(release)
 	<-pool.Stop().Done()
 	// Output:
-	// eventloop: 1 jobs not finished when the wait ended (context deadline exceeded); wait longer, or end the contexts of offloads with Force
+	// eventloop: 1 job not finished when the wait ended (context deadline exceeded); wait longer, or end the contexts of offloads with Force
 }
 
 func ExampleOption() {

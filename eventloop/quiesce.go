@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/swansong-go/swansong/internal/worktext"
 )
 
 // Counts is a snapshot of what a loop, and the goroutines that work for it, are doing.
@@ -35,7 +37,8 @@ func (c Counts) isQuiet() bool {
 }
 
 func (c Counts) String() string {
-	s := fmt.Sprintf("%d queued, %d offloads running, %d handles held, %d timers pending", c.Queued, c.Offloads, c.Handles, c.Timers)
+	s := fmt.Sprintf("%d queued, %s running, %s held, %s pending", c.Queued,
+		worktext.Pluralize(c.Offloads, "offload"), worktext.Pluralize(c.Handles, "handle"), worktext.Pluralize(c.Timers, "timer"))
 	if c.In != "" {
 		s += fmt.Sprintf(", running a function of the kind %q", c.In)
 	}
@@ -90,8 +93,8 @@ func (l *Loop) Quiesce(timeout time.Duration) error {
 // checkRefused returns an error if the loop has ended and callbacks were refused since it was stopped.
 func (l *Loop) checkRefused() error {
 	if n := l.box.refusedStopping.Load() + l.box.refusedStopped.Load(); n > 0 && l.State() == Stopped {
-		return fmt.Errorf("eventloop: Quiesce was called after the end of the loop, which has refused %d callbacks since its stop; "+
-			"stop the producers and call Quiesce before Stop, or before main of Run returns: %w", n, ErrStopped)
+		return fmt.Errorf("eventloop: Quiesce was called after the end of the loop, which has refused %s since its stop; "+
+			"stop the producers and call Quiesce before Stop, or before main of Run returns: %w", worktext.Pluralize(int(n), "callback"), ErrStopped)
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func TestQuiesce_ErrorOfTimeoutHasCounts(t *testing.T) {
 			testkit.Equal(t, "error", err, &eventloop.QuiesceTimeoutError{
 				Timeout: timeout, State: eventloop.Running, Counts: eventloop.Counts{Queued: 3, Offloads: 4, Handles: 5, Timers: 1}})
 			testkit.Equal(t, "message", err.Error(), fmt.Sprintf(
-				"eventloop: not quiescent after %v in state Running: 3 queued, 4 offloads running, 5 handles held, 1 timers pending; stop the producers, let running work return, or wait longer", timeout))
+				"eventloop: not quiescent after %v in state Running: 3 queued, 4 offloads running, 5 handles held, 1 timer pending; stop the producers, let running work return, or wait longer", timeout))
 			testkit.ErrorIs(t, "it", err, context.DeadlineExceeded)
 			testkit.Equal(t, "it took", time.Since(began), max(timeout, 0))
 		}
@@ -153,7 +153,7 @@ func TestQuiesce_FailsAfterRunIfCallbacksWereRefused(t *testing.T) {
 		isTrue(t, "refused", !<-h)
 		err := l.Quiesce(time.Hour)
 		testkit.ErrorIs(t, "Quiesce", err, eventloop.ErrStopped)
-		testkit.Equal(t, "message", err.Error(), "eventloop: Quiesce was called after the end of the loop, which has refused 1 callbacks since its stop; "+
+		testkit.Equal(t, "message", err.Error(), "eventloop: Quiesce was called after the end of the loop, which has refused 1 callback since its stop; "+
 			"stop the producers and call Quiesce before Stop, or before main of Run returns: "+eventloop.ErrStopped.Error())
 	})
 }
@@ -169,17 +169,17 @@ func TestWithShutdownCheck_ReportsOffloadsAndHandlesLeftAtEnd(t *testing.T) {
 	}{
 		{"nothing", func(*eventloop.Loop) func() { return nop }, ""},
 		{"a handle", func(l *eventloop.Loop) func() { h, _ := l.Handle(); return h.Release },
-			"0 offloads were running and 1 handles held, and has refused 0 callbacks"},
+			"ended with 0 offloads running and 1 handle held, and has refused 0 callbacks"},
 		{"an operation that has timed out", func(l *eventloop.Loop) (end func()) {
 			eventloop.Async(l, time.Second, func(_ context.Context, complete func(int, error)) { end = func() { complete(1, nil) } }, func(int, error) {})
 			time.Sleep(time.Minute)
 			return end
-		}, "1 offloads were running and 0 handles held, and has refused 0 callbacks"},
+		}, "ended with 1 offload running and 0 handles held, and has refused 0 callbacks"},
 		{"a producer", func(l *eventloop.Loop) func() {
 			l.Post(func() { l.Stop(); l.Post(nop) })
 			synctest.Wait()
 			return nop
-		}, "0 offloads were running and 0 handles held, and has refused 1 callbacks"},
+		}, "ended with 0 offloads running and 0 handles held, and has refused 1 callback"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestWithShutdownCheck_ReportsOffloadsAndHandlesLeftAtEnd(t *testing.T) {
 				testkit.Equal(t, "state", l.State(), eventloop.Stopped)
 				want := ""
 				if row.want != "" {
-					want = `eventloop: loop "ui" ended while ` + row.want + " since its stop; stop the producers, then call WaitIdle and Quiesce, then Stop"
+					want = `eventloop: loop "ui" ` + row.want + " since its stop; stop the producers, then call WaitIdle and Quiesce, then Stop"
 				}
 				testkit.Equal(t, "report", got, want)
 				end()

@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"github.com/swansong-go/swansong/internal/panics"
+	"github.com/swansong-go/swansong/internal/worktext"
 )
 
 // Start runs the loop on a new goroutine and returns when it is Running. It returns [ErrStarted],
@@ -231,8 +232,9 @@ func (l *loop) end() {
 		l.stats.leakedTasks.Add(offloads)
 	}
 	if refused := l.box.refusedStopping.Load(); l.onUnclean != nil && offloads+handles+refused > 0 {
-		l.onUnclean(fmt.Errorf("eventloop: loop %q ended while %d offloads were running and %d handles held, and has refused %d callbacks since its stop; "+
-			"stop the producers, then call WaitIdle and Quiesce, then Stop", l.name, offloads, handles, refused))
+		l.onUnclean(fmt.Errorf("eventloop: loop %q ended with %s running and %s held, and has refused %s since its stop; "+
+			"stop the producers, then call WaitIdle and Quiesce, then Stop", l.name,
+			worktext.Pluralize(int(offloads), "offload"), worktext.Pluralize(int(handles), "handle"), worktext.Pluralize(int(refused), "callback")))
 	}
 	l.finish()
 }

@@ -64,7 +64,7 @@ func TestConditions_FailedJobDoesNotCountAsCompleted(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	testkit.Equal(t, "error", err.Error(), "launcher: group \"migrate\": 1 of 1 processes have failed\n"+
+	testkit.Equal(t, "error", err.Error(), "launcher: group \"migrate\": 1 of 1 process failed\n"+
 		"launcher: group \"web\" did not start: it waits until group \"migrate\" is completed, but \"migrate\" has finished without that")
 }
 

@@ -230,7 +230,7 @@ func TestOutput_PanicInWriteDropsOneLine(t *testing.T) {
 			h.close()
 			log := h.Stats().Groups["web"].Log
 			testkit.Equal(t, "dropped lines", log.DroppedLines, uint64(1))
-			for _, want := range []string{"| one\n", "| two\n", "1 lines dropped: "} {
+			for _, want := range []string{"| one\n", "| two\n", "1 line dropped: "} {
 				if !strings.Contains(out.out.String(), want) {
 					t.Errorf("output does not contain %q:\n%s", want, &out.out)
 				}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/internal/worktext"
 	"github.com/swansong-go/swansong/launcher/internal/controller"
 	"github.com/swansong-go/swansong/launcher/internal/guardian"
 	"github.com/swansong-go/swansong/launcher/internal/listeners"
@@ -109,7 +110,7 @@ func (s *start) announce() {
 	if s.taken.Failed != "" {
 		s.publish(Event{Kind: Alarm, Message: "not upgraded: the other program has taken over, and has failed: " + s.taken.Failed + "; this one goes on"})
 	} else {
-		s.publish(Event{Kind: Upgraded, Message: fmt.Sprintf("this program has taken over from %s, with %d processes: %s", s.taken.Program, n, s.taken.Reason)})
+		s.publish(Event{Kind: Upgraded, Message: fmt.Sprintf("this program has taken over from %s, with %s: %s", s.taken.Program, worktext.Pluralize(n, "process"), s.taken.Reason)})
 	}
 	plan := &reloadPlan{reloader: s.reloader}
 	for _, g := range s.allGroups() {

@@ -94,7 +94,7 @@ func shutdown(ctx context.Context, p *printer, loop *eventloop.Loop, pool *event
 			case s.UnbalancedShutdowns+s.CrossQueueUndrained+s.LeakedTasks+s.AbortedUnwinds > 0:
 				return fmt.Errorf("the loop has left work behind: %+v", s)
 			case s.Executed != s.Accepted:
-				return fmt.Errorf("%d of %d callbacks have run", s.Executed, s.Accepted)
+				return fmt.Errorf("callbacks that have run: %d of %d", s.Executed, s.Accepted)
 			}
 			return loop.Err()
 		}},

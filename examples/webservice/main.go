@@ -120,7 +120,7 @@ func compare() error {
 			return fmt.Errorf("%s: %w", way.name, err)
 		}
 		results = append(results, r)
-		fmt.Printf("  %d requests lost, %d acknowledged orders not on disk\n", r.Lost, len(r.Orders)-r.OnDisk)
+		fmt.Printf("  lost requests: %d, acknowledged orders not on disk: %d\n", r.Lost, len(r.Orders)-r.OnDisk)
 	}
 	fmt.Printf("\n%s\n%s", table(results), legend)
 	if r := results[len(results)-1]; r.Lost > 0 || r.OnDisk < len(r.Orders) || r.JobsLost > 0 {

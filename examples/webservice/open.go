@@ -47,7 +47,7 @@ func open() error {
 	if err := r.checkFiles(dir); err != nil {
 		return err
 	}
-	fmt.Printf("  %d of %d requests lost, %d acknowledged orders not on disk\n", r.Lost, r.Started, len(r.Orders)-r.OnDisk)
+	fmt.Printf("  lost requests: %d of %d, acknowledged orders not on disk: %d\n", r.Lost, r.Started, len(r.Orders)-r.OnDisk)
 	if exit != nil {
 		return fmt.Errorf("the drain was cut short, or the server failed: %w", exit)
 	}

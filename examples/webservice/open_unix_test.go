@@ -22,8 +22,8 @@ func TestOpenServer_DrainsOnInterrupt(t *testing.T) {
 		code    int
 		wants   []string
 	}{
-		{"once", 1, 0, []string{"  0 of ", " 0 acknowledged orders not on disk"}},
-		{"three times", 3, 1, []string{"the drain was cut short", " 0 acknowledged orders not on disk"}},
+		{"once", 1, 0, []string{"  lost requests: 0 of ", " acknowledged orders not on disk: 0"}},
+		{"three times", 3, 1, []string{"the drain was cut short", " acknowledged orders not on disk: 0"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			cmd, err := selfCommand(context.Background(), openOnlyRole)

@@ -38,9 +38,13 @@ func (k kind) count(n int) string {
 // PathOr returns the path of a scope, or a text that stands for it if no scope on the path has a name.
 func PathOr(path string) string { return cmp.Or(path, "(unnamed)") }
 
-// Pluralize returns n and the noun, with an s unless n is 1.
+// Pluralize returns n and the noun, as in "1 guard", "2 guards" and "2 processes".
 func Pluralize(n int, noun string) string {
-	if n != 1 {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(noun, "s"):
+		noun += "es"
+	default:
 		noun += "s"
 	}
 	return strconv.Itoa(n) + " " + noun

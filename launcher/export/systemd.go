@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/worktext"
 	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/config"
 )
@@ -255,7 +256,7 @@ func listenStream(l launcher.Listen) (address string, ok bool) {
 func (g group) target() string {
 	u := &unit{}
 	u.section("Unit")
-	u.set("Description", fmt.Sprintf("%s, %d instances", g.Name, g.Desired))
+	u.set("Description", g.Name+", "+worktext.Pluralize(g.Desired, "instance"))
 	// systemd reaches a target only after the units that the target wants. So units that are
 	// ordered after this target wait until all instances are ready.
 	for k := range g.Desired {

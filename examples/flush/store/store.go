@@ -33,7 +33,7 @@ func Main(f func(s *ctxshutdown.Swansong, file string) error) {
 // writing anything if work ends before, as it does after a second ^C.
 func Save(work context.Context, file string, n int) error {
 	if !ctxshutdown.Sleep(work, time.Duration(rand.IntN(20))*time.Millisecond) {
-		return fmt.Errorf("%d records are not saved: %w", n, context.Cause(work))
+		return fmt.Errorf("records not saved: %d (%w)", n, context.Cause(work))
 	}
 	return os.WriteFile(file, fmt.Appendf(nil, "saved %d\n", n), 0o600)
 }

@@ -61,7 +61,7 @@ func export(w http.ResponseWriter, r *http.Request) {
 		default:
 		}
 		if !ctxshutdown.Sleep(ctx, rowTime) {
-			log.Printf("export cut short after %d rows: %v", i, context.Cause(ctx))
+			log.Printf("export cut short after row %d: %v", i, context.Cause(ctx))
 			return
 		}
 		fmt.Fprintln(w, "row", i)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/swansong-go/swansong/internal/worktext"
 	"github.com/swansong-go/swansong/launcher/internal/peer"
 	"github.com/swansong-go/swansong/launcher/internal/transport"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
@@ -147,8 +148,8 @@ func drainCommand(at *place) *cobra.Command {
 				table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 				for _, p := range all.Processes {
 					m := p.GetMetrics()
-					fmt.Fprintf(table, "%s\t%s\t%d in flight\t%d connections\t%d bytes\tat most %v\t%s\n", clean(p.GetProcessId()), p.GetState(),
-						m.GetInFlightRequests(), m.GetOpenConnections(), m.GetBufferedBytes(), p.GetBound().AsDuration(),
+					fmt.Fprintf(table, "%s\t%s\t%d in flight\t%s\t%s\tat most %v\t%s\n", clean(p.GetProcessId()), p.GetState(),
+						m.GetInFlightRequests(), worktext.Pluralize(int(m.GetOpenConnections()), "connection"), worktext.Pluralize(int(m.GetBufferedBytes()), "byte"), p.GetBound().AsDuration(),
 						clean(cmp.Or(strings.Join(m.GetBlockingOperations(), ", "), p.GetMessage())))
 				}
 				return table.Flush()

@@ -479,7 +479,7 @@ func TestLauncherCommand_CompletesNamesAndExportsFiles(t *testing.T) {
 func TestValidate_ListsAllErrorsAndCreatesNothing(t *testing.T) {
 	s := newSite(t, web+"    env: {API_TOKEN: hunter2}\n")
 	out, stderr, code := s.says("validate", s.file())
-	testkit.Equal(t, "result for a valid file", []any{out, stderr, code}, []any{s.file() + " is valid: 1 groups\n", "", 0})
+	testkit.Equal(t, "result for a valid file", []any{out, stderr, code}, []any{s.file() + " is valid: 1 group\n", "", 0})
 	out, _, code = s.says("validate", "--print", s.file())
 	if code != 0 || !strings.Contains(out, "max_surge: 1") || strings.Contains(out, "hunter2") {
 		t.Errorf("printed, exit code %d:\n%s", code, out)

@@ -27,7 +27,7 @@ func TestRun_ExitsWhenJobsAreDone(t *testing.T) {
 	s.write(strings.Replace(job, "CODE", "3", 1))
 	_, stderr, code = s.says("run", "-f", s.file())
 	testkit.Equal(t, "exit code after a failure", code, 1)
-	if !strings.HasSuffix(stderr, "launcher: group \"load\": 1 of 1 processes have failed\n") {
+	if !strings.HasSuffix(stderr, "launcher: group \"load\": 1 of 1 process failed\n") {
 		t.Errorf("the log:\n%s", stderr)
 	}
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/swansong-go/swansong/internal/worktext"
 	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/config"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
@@ -172,7 +173,7 @@ func validateCommand(at *place) *cobra.Command {
 			case show:
 				return c.Print(cmd.OutOrStdout())
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is valid: %d groups\n", file, len(c.Groups))
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is valid: %s\n", file, worktext.Pluralize(len(c.Groups), "group"))
 			return nil
 		},
 	}

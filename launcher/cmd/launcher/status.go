@@ -13,6 +13,7 @@ import (
 	"github.com/charmbracelet/lipgloss"
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
+	"github.com/swansong-go/swansong/internal/worktext"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -291,7 +292,7 @@ func describe(p *pb.ProcessStatus) string {
 			words = append(words, inFlight(n))
 		}
 		if n := p.GetMetrics().GetBufferedBytes(); n > 0 {
-			words = append(words, fmt.Sprintf("%d bytes to write", n))
+			words = append(words, worktext.Pluralize(int(n), "byte")+" to write")
 		}
 		if b := p.GetMetrics().GetBlockingOperations(); len(b) > 0 && outcome == pb.Outcome_NOT_ENDED {
 			words = append(words, "blocked by "+strings.Join(b, ", "))
@@ -310,10 +311,7 @@ func describe(p *pb.ProcessStatus) string {
 
 // inFlight returns the number of requests, in the singular for one.
 func inFlight(requests int32) string {
-	if requests == 1 {
-		return "1 request in flight"
-	}
-	return fmt.Sprintf("%d requests in flight", requests)
+	return worktext.Pluralize(int(requests), "request") + " in flight"
 }
 
 // clean replaces control characters in s, so that text from a process cannot change colours or move

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/worktext"
 	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
 	"github.com/swansong-go/swansong/launcher/internal/output"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
@@ -294,7 +295,7 @@ func (s *service) Upgrade(ctx context.Context, in *pb.UpgradeRequest) (*pb.Upgra
 	case failed != "":
 		return nil, status.Errorf(codes.FailedPrecondition, "launcher: not upgraded: the other program has taken over, and has failed: %s; the earlier one goes on", failed)
 	}
-	return &pb.UpgradeResponse{Message: fmt.Sprintf("upgraded: %s has taken over with %d processes", program, n), Program: program, Processes: int32(n)}, nil
+	return &pb.UpgradeResponse{Message: fmt.Sprintf("upgraded: %s has taken over with %s", program, worktext.Pluralize(n, "process")), Program: program, Processes: int32(n)}, nil
 }
 
 // DryRunShutdown asks the processes what a stop would have to wait for. It takes as long as the

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/worktext"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
@@ -52,7 +53,7 @@ func (c *Controller) Failure() error {
 		return err
 	}
 	if short := c.revisions.Wanted().Shortfall; short.Failed > 0 {
-		return fmt.Errorf("launcher: group %q: %d of %d processes have failed", c.name, short.Failed, short.Finished)
+		return fmt.Errorf("launcher: group %q: %d of %s failed", c.name, short.Failed, worktext.Pluralize(short.Finished, "process"))
 	}
 	return nil
 }

@@ -190,7 +190,7 @@ func TestGracePeriod_EndIsReportedAndStopsNoProcess(t *testing.T) {
 			return m.status(s)
 		}, "still draining after its grace period of 3s; asked for more time: no; it must exit within 10s of the stop request; blocked by flush and 1 more"},
 		{"it asks for more time", func(m *simulation) []string { return m.status(moreTime(time.Second)) },
-			"still draining after its grace period of 3s; asked for more time: 1 times; it must exit within 10s of the stop request"},
+			"still draining after its grace period of 3s; asked for more time: 1 time; it must exit within 10s of the stop request"},
 		{"it does not answer", func(m *simulation) []string { return m.statusFails(codes.DeadlineExceeded) },
 			"still draining after its grace period of 3s; asked for more time: no; it must exit within 10s of the stop request"},
 		{"it has drained", func(m *simulation) []string { return m.status(reports(pb.ShutdownStatus_SHUTDOWN_COMPLETE)) }, ""},

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/worktext"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 	"google.golang.org/grpc/codes"
@@ -138,7 +139,7 @@ func (m *Machine) failLiveness(now time.Time, reason string) []Action {
 		return m.tick(now)
 	}
 	m.enter(Unhealthy)
-	return m.onStop(Event{At: now, Reason: fmt.Sprintf("unhealthy, %d times in a row: %s", m.failures, reason)})
+	return m.onStop(Event{At: now, Reason: fmt.Sprintf("unhealthy, %s in a row: %s", worktext.Pluralize(m.failures, "time"), reason)})
 }
 
 // lastReport returns what the process has reported before it failed to become ready.

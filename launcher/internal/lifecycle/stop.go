@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/worktext"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 	"google.golang.org/grpc/codes"
@@ -282,7 +283,7 @@ func (m *Machine) blockers() string {
 func (m *Machine) GraceReport() string {
 	asked := "no"
 	if m.Extensions > 0 {
-		asked = fmt.Sprintf("%d times", m.Extensions)
+		asked = worktext.Pluralize(m.Extensions, "time")
 	}
 	return fmt.Sprintf("still draining after its grace period of %v; asked for more time: %s; it must exit within %v of the stop request%s",
 		m.Grace, asked, m.MaxAt.Sub(m.AskedAt).Round(time.Millisecond), m.blockers())

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/swansong-go/swansong/internal/worktext"
 )
 
 // A File is a log file that several streams write to, line by line.
@@ -231,7 +233,7 @@ func (f *File) writeEntry(e entry) {
 	}
 	text := e.text
 	if f.failed > 0 {
-		note := "… " + strconv.Itoa(f.failed) + " lines dropped: " + f.err.Error() + "\n"
+		note := "… " + worktext.Pluralize(f.failed, "line") + " dropped: " + f.err.Error() + "\n"
 		if f.torn {
 			note = "\n" + note
 		}
