@@ -34,7 +34,7 @@ func TestCanaryCheck_FailingCommandTurnsRollBack(t *testing.T) {
 	over := begin(h, judged(g, time.Hour, `echo "looking at $SWANSONG_CANARIES of $SWANSONG_PROCESS_GROUP, revision $SWANSONG_REVISION"
 		echo "too many errors in $SWANSONG_CANARIES of $SWANSONG_PROCESS_GROUP, revision $SWANSONG_REVISION" >&2; exit 3`))
 	const why = "the canaries have failed their check: exit status 3: too many errors in web-4 of web, revision 2"
-	h.until("the roll turns back", step("rolling back", "rolling back to revision 1: "+why))
+	h.until("the roll is rolled back", step("rolling back", "rolling back to revision 1: "+why))
 	var failure *launcher.RollError
 	if err := awaitRoll(t, h, over); !errors.As(err, &failure) || !failure.RolledBack || !strings.Contains(err.Error(), why) {
 		t.Errorf("Roll: %v", err)

@@ -256,7 +256,7 @@ type RollConfig struct {
 
 // A CanaryCheck judges the canaries of a roll, by a command or by a query of Prometheus, at each
 // Interval while they are waited for, and once more after CanaryWait. If a check fails, the roll
-// turns back at once, whatever OnFailure is; a roll of adopted processes pauses. The other
+// is rolled back at once, whatever OnFailure is; a roll of adopted processes pauses. The other
 // processes follow after a check that has passed and that began after CanaryWait.
 //
 // A check can also give no answer: the command cannot be started or exceeds Timeout, the server

@@ -211,12 +211,12 @@ func ExampleManager_Roll() {
 	var how *launcher.RollStatus = health.Roll
 	fmt.Println("ready:", health.Ready, "revision", how.From, "→", how.To, "paused:", how.Paused)
 
-	fmt.Println("turned back:", m.Rollback(ctx, "sleeper", "the build is bad"))
+	fmt.Println("rolled back:", m.Rollback(ctx, "sleeper", "the build is bad"))
 	fmt.Println("again:", errors.Is(m.Rollback(ctx, "sleeper", "really"), launcher.ErrNotRolling))
 	// Output:
 	// sleeper-2 has failed, rolled back: false
 	// ready: 1 revision 1 → 2 paused: true
-	// turned back: <nil>
+	// rolled back: <nil>
 	// again: true
 }
 

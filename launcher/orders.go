@@ -63,9 +63,9 @@ func (m *Manager) Resume(ctx context.Context, name, reason string) error {
 	return m.carryOut(ctx, name, resume(reason))
 }
 
-// Rollback makes a roll, under way or paused, turn back. Rollback returns nil when all processes
-// have the configuration from before the roll again. When ctx ends, Rollback returns, and the roll
-// continues to turn back. The error matches [ErrNotRolling] if the group has no roll.
+// Rollback rolls back a roll that is under way or paused. Rollback returns nil when all processes
+// have the configuration from before the roll again. When ctx ends, Rollback returns, and the
+// rollback goes on. The error matches [ErrNotRolling] if the group has no roll.
 func (m *Manager) Rollback(ctx context.Context, name, reason string) error {
 	return m.carryOut(ctx, name, rollback(reason))
 }
@@ -157,7 +157,8 @@ func (g *group) awaitRoll(ctx context.Context, r *controller.Result) error {
 	}
 }
 
-// awaitRollback waits until a roll has turned back.
+// awaitRollback waits like awaitRoll, for a roll that is being rolled back. It returns nil if that
+// has succeeded.
 func (g *group) awaitRollback(ctx context.Context, r *controller.Result) error {
 	if err := g.awaitRoll(ctx, r); !isRolledBack(err) {
 		return err

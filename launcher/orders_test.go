@@ -66,7 +66,7 @@ func reload(t *testing.T, h *harness, groups ...launcher.GroupConfig) {
 	}
 }
 
-// An order to scale during a roll holds when the roll turns back.
+// An order to scale during a roll holds when the roll is rolled back.
 func TestScale_NumberSurvivesRollback(t *testing.T) {
 	g := runners("web", 1)
 	h := launch(t, g).ready()

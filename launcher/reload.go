@@ -37,7 +37,7 @@ var (
 //     Listen of an existing group. So is another Dir, which needs a new launcher. Router, Logger,
 //     Output, Helper, Guardian and Reread stay as they are.
 //
-// A roll that turns back brings back everything of a group except DependsOn, which stays as it was
+// A rollback brings back everything of a group except DependsOn, which stays as it was
 // loaded last.
 //
 // If the error matches [ErrNotReloaded], nothing has changed: the configuration was refused, or the

@@ -197,7 +197,8 @@ func (p *reloadPlan) register() {
 }
 
 // change applies what changes without another roll. The function tell tells the processes; it is
-// called after the groups have been unlocked. The other functions wait for rolls that turn back.
+// called after the groups have been unlocked. The other functions wait for rolls that are rolled
+// back.
 func (p *reloadPlan) change(reason string) (tell func(), waits []func(context.Context) error) {
 	for _, c := range p.unchanged {
 		c.group.controller.SetSource(p.next.Source)

@@ -52,8 +52,8 @@ func TestReload_SupersedesRollThatWaitsForCanary(t *testing.T) {
 	testkit.Equal(t, "superseded rolls", h.Stats().Groups["web"].Rolls["superseded"], uint64(1))
 }
 
-// A roll that has superseded another one turns back to the revision before both, because nothing
-// shows that the superseded one works.
+// A roll that has superseded another one is rolled back to the revision before both, because
+// nothing shows that the superseded one works.
 func TestRollback_SkipsSupersededRevision(t *testing.T) {
 	h, was, _ := rollsToCanary(t)
 	broken := was
@@ -102,7 +102,7 @@ func TestReload_ToEarlierConfigurationTurnsRollBack(t *testing.T) {
 }
 
 // A reload that changes no process changes the rules of the roll that is under way. A restart comes
-// from the configuration that it leads to, and is not turned back for that.
+// from the configuration that it leads to, and is not rolled back for that.
 func TestReload_LeavesRestartUnderWay(t *testing.T) {
 	g := runners("web", 3)
 	g.Roll = launcher.RollConfig{Canary: 1, CanaryWait: time.Hour}

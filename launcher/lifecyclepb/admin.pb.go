@@ -109,7 +109,7 @@ type RollOrder int32
 const (
 	RollOrder_BEGIN    RollOrder = 0 // a new roll; one that is paused is given up for it
 	RollOrder_RESUME   RollOrder = 1 // the one that is paused goes on
-	RollOrder_ROLLBACK RollOrder = 2 // the one that is under way or paused turns back
+	RollOrder_ROLLBACK RollOrder = 2 // the one that is under way or paused is rolled back
 )
 
 // Enum value maps for RollOrder.

@@ -43,8 +43,8 @@ const (
 type LauncherAdminInterfaceClient interface {
 	// StopProcess shuts one process down. Its group replaces it, unless the request says otherwise.
 	StopProcess(ctx context.Context, in *StopProcessRequest, opts ...grpc.CallOption) (*StopProcessResponse, error)
-	// RestartGroup replaces all processes of a group, by the rules of its configuration, or has a roll that is paused go on or
-	// turn back.
+	// RestartGroup replaces all processes of a group, by the rules of its configuration, or makes a roll that is paused go on or
+	// be rolled back.
 	RestartGroup(ctx context.Context, in *RestartGroupRequest, opts ...grpc.CallOption) (*RestartGroupResponse, error)
 	// OrderGroup stops all processes of a group, starts a group that was stopped, or changes the number of its processes.
 	OrderGroup(ctx context.Context, in *OrderGroupRequest, opts ...grpc.CallOption) (*OrderGroupResponse, error)
@@ -215,8 +215,8 @@ func (c *launcherAdminInterfaceClient) DryRunShutdown(ctx context.Context, in *D
 type LauncherAdminInterfaceServer interface {
 	// StopProcess shuts one process down. Its group replaces it, unless the request says otherwise.
 	StopProcess(context.Context, *StopProcessRequest) (*StopProcessResponse, error)
-	// RestartGroup replaces all processes of a group, by the rules of its configuration, or has a roll that is paused go on or
-	// turn back.
+	// RestartGroup replaces all processes of a group, by the rules of its configuration, or makes a roll that is paused go on or
+	// be rolled back.
 	RestartGroup(context.Context, *RestartGroupRequest) (*RestartGroupResponse, error)
 	// OrderGroup stops all processes of a group, starts a group that was stopped, or changes the number of its processes.
 	OrderGroup(context.Context, *OrderGroupRequest) (*OrderGroupResponse, error)

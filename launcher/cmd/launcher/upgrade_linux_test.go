@@ -366,8 +366,8 @@ process_groups:
 	}
 }
 
-// A roll that is paused stays so, and can turn back after an upgrade to what its processes were
-// started with before.
+// A roll that is paused stays so, and can be rolled back after an upgrade to what its processes
+// were started with before.
 func TestUpgrade_PausedRollStaysPausedAndCanBeRolledBack(t *testing.T) {
 	const yaml = `
 state_dir: STATE

@@ -88,8 +88,8 @@ func (c *Controller) Adopt() {
 }
 
 // ReplaceAdopted begins to replace the adopted processes that have another configuration. That roll
-// cannot turn back, because the state file does not have what they were started with. Jobs run to
-// their end with the configuration that they have.
+// cannot be rolled back, because the state file does not have what they were started with. Jobs run
+// to their end with the configuration that they have.
 func (c *Controller) ReplaceAdopted() {
 	if c.roll != nil { // an order for a roll came first, and that roll replaces the adopted processes, too
 		return

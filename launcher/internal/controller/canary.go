@@ -11,7 +11,7 @@ import (
 )
 
 // canaryChecks are the checks of the canaries of a roll, one after the other, from when all
-// canaries are available until the roll goes on or turns back.
+// canaries are available until the roll goes on or is rolled back.
 type canaryChecks struct {
 	cancel   context.CancelFunc // ends the check that runs
 	running  bool
@@ -55,7 +55,7 @@ func (c *Controller) checkCanaries(now time.Time, again func(time.Time)) {
 }
 
 // startCheck starts a check. Its result counts unless the checks have ended meanwhile, because the
-// roll has gone on, turned back, or was superseded.
+// roll has gone on, was rolled back, or was superseded.
 //
 // The Host calls the function with the result, with the Controller locked. The comparison of the
 // pointers tells whether the checks are still those that this one belongs to.

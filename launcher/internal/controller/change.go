@@ -26,14 +26,14 @@ func (c *Controller) EffectOnRoll(cfg spec.Group) []string {
 	case !keepsProcesses:
 		return []string{fmt.Sprintf("~ %s: the roll to revision %d is under way, and superseded by another one (rolls the group)", c.name, r.Destination())}
 	case c.turnsBackTo(cfg):
-		return []string{fmt.Sprintf("~ %s: the roll to revision %d is under way, and turns back to revision %d", c.name, r.To, r.From)}
+		return []string{fmt.Sprintf("~ %s: the roll to revision %d is under way, and is rolled back to revision %d", c.name, r.To, r.From)}
 	}
 	return nil
 }
 
 // Change changes the wanted configuration to one with which the processes can keep running, see
-// Compare. It returns the processes that must get the configuration. If a roll turns back for the
-// change, Change also returns the result of the roll, otherwise nil.
+// Compare. It returns the processes that must get the configuration. If a roll is rolled back for
+// the change, Change also returns the result of the roll, otherwise nil.
 func (c *Controller) Change(cfg spec.Group, source any, reason string) (tell []Process, result *Result) {
 	if c.turnsBackTo(cfg) {
 		result = c.rollBack(reason)
@@ -44,7 +44,7 @@ func (c *Controller) Change(cfg spec.Group, source any, reason string) (tell []P
 }
 
 // turnsBackTo reports whether a roll is under way that comes from a configuration with the same
-// processes and leads to one with others, so that the roll only has to turn back.
+// processes and leads to one with others, so that the roll only has to be rolled back.
 func (c *Controller) turnsBackTo(cfg spec.Group) bool {
 	r := c.roll
 	return c.isRolling() && r.Forward() && !r.OnlyForward() && !c.Config().SameProcess(cfg) && c.revisions.ByNumber[r.From].Config.SameProcess(cfg)

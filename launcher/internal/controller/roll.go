@@ -62,7 +62,7 @@ func (c *Controller) Resume(reason string) (*Result, error) {
 	return c.rollResult, nil
 }
 
-// Rollback makes a roll turn back, whether it is paused or not.
+// Rollback rolls back a roll, whether it is paused or not.
 func (c *Controller) Rollback(reason string) (*Result, error) {
 	if c.roll == nil {
 		return nil, fmt.Errorf("%w: group %q", ErrNotRolling, c.name)
@@ -106,8 +106,8 @@ func (c *Controller) beginRoll(r *roll.Roll) {
 	r.Begin(c.revisions.ByNumber[r.To].Rules(), c.view(time.Now()))
 }
 
-// rollBack makes the roll turn back by order. A paused roll gets another result, because callers
-// that waited for it have got the result of the pause.
+// rollBack begins the rollback of the roll by order. A paused roll gets another result, because
+// callers that waited for it have got the result of the pause.
 func (c *Controller) rollBack(reason string) *Result {
 	paused := c.roll.Paused()
 	c.roll.OrderRollback(reason)
@@ -119,8 +119,8 @@ func (c *Controller) rollBack(reason string) *Result {
 	return c.rollResult
 }
 
-// turnBack makes the roll turn back. why is the reason for the state of the roll, message the text
-// for users.
+// turnBack begins the rollback of the roll. why is the reason for the state of the roll, message
+// the text for users.
 func (c *Controller) turnBack(now time.Time, why, message string) {
 	r := c.roll
 	r.Rollback(c.revisions.ByNumber[r.From].Rules(), c.view(now), why)
@@ -149,8 +149,8 @@ func (c *Controller) publishStep(format string, args ...any) {
 	c.host.Publish(events.Event{Kind: events.RollStep, Roll: c.roll.Phase().String(), Message: fmt.Sprintf(format, args...)})
 }
 
-// advanceRoll returns what the roll does next. It returns false if the roll has paused, ended or
-// turned back, so that the caller has to ask again. A roll turns back at most once.
+// advanceRoll returns what the roll does next. It returns false if the roll has paused or ended, or
+// is being rolled back, so that the caller has to ask again. A roll is rolled back at most once.
 func (c *Controller) advanceRoll(now time.Time) (a roll.Action, ok bool) {
 	r := c.roll
 	step := r.Next(c.revisions.Wanted().Rules(), c.view(now))

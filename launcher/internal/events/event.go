@@ -30,7 +30,7 @@ const (
 
 	RollBegun Kind = "roll-begun" // a roll has begun to replace the processes of a group
 	// RollStep reports progress of a roll: the roll waits for canaries, retries, is resumed or
-	// turns back.
+	// is rolled back.
 	RollStep Kind = "roll-step"
 	// RollDone reports that a roll has replaced all processes, or that a rollback, which a user has
 	// ordered, has brought back all earlier processes.

@@ -12,7 +12,7 @@ import (
 // instances of the moment. The Canary of the rules is the configured one, which may exceed Desired.
 //
 // If From equals To, the configuration of the instances to be replaced is not known, because an
-// earlier launcher has started them. Such a roll cannot turn back.
+// earlier launcher has started them. Such a roll cannot be rolled back.
 type Roll struct {
 	From, To int // numbers of the revisions that the roll replaces and leads to
 	Reason   string
@@ -20,7 +20,7 @@ type Roll struct {
 	state     State
 	failures  [2]int        // numbers of failures by version, since the roll began
 	last      *Failure      // the last failure; nil if there was none since the beginning, or since the roll was resumed
-	ordered   bool          // the roll turned back because a user has ordered it, and not because of a failure
+	ordered   bool          // the roll was rolled back because a user has ordered it, and not because of a failure
 	rejected  bool          // the canaries have failed their check
 	passedAt  time.Duration // when the last check began that the canaries have passed; 0: they have passed none
 	announced bool          // the roll has reported that all canaries are available
@@ -89,7 +89,7 @@ type Step struct {
 	Notices []string // messages for the log
 }
 
-// A Change says whether a roll continues, turns back, pauses or ends.
+// A Change says whether a roll continues, is rolled back, pauses or ends.
 type Change int
 
 const (
@@ -108,7 +108,8 @@ func (r *Roll) Phase() Phase { return r.state.Phase }
 // Paused reports whether the roll waits for Resume or Rollback.
 func (r *Roll) Paused() bool { return r.state.Paused }
 
-// OnlyForward reports whether the roll cannot turn back, because old instances cannot be started.
+// OnlyForward reports whether the roll cannot be rolled back, because old instances cannot be
+// started.
 func (r *Roll) OnlyForward() bool { return r.From == r.To }
 
 // Forward reports whether the roll leads to To. Once it rolls back, it leads to From.
@@ -184,7 +185,7 @@ func (r *Roll) CountFailure(revision int, f Failure) {
 // PassCanaries records that the canaries have passed a check that began at this time.
 func (r *Roll) PassCanaries(began time.Duration) { r.passedAt = began }
 
-// RejectCanaries records that the canaries have failed a check, so that the roll turns back. It
+// RejectCanaries records that the canaries have failed a check, so that the roll is rolled back. It
 // does nothing if the roll does not wait for canaries any more.
 func (r *Roll) RejectCanaries(f Failure) {
 	if r.state.Phase == Canary && !r.state.Paused {
@@ -219,14 +220,14 @@ func (r *Roll) DelayProgress(now time.Duration) { r.state.Progress = now }
 // GivenUp returns the number of instances that are not replaced.
 func (r *Roll) GivenUp() int { return r.state.GivenUp }
 
-// Ordered reports whether the roll turned back because a user has ordered it, and not because of a
-// failure.
+// Ordered reports whether the roll was rolled back because a user has ordered it, and not because
+// of a failure.
 func (r *Roll) Ordered() bool { return r.ordered }
 
 // Resume ends a pause. The rules are those of Destination.
 func (r *Roll) Resume(c Config, v View) {
 	r.state.Paused, r.announced, r.rejected = false, false, false
-	if r.Forward() { // while the roll is turning back, last is the cause of the rollback and is kept
+	if r.Forward() { // while the roll is being rolled back, last is the cause of the rollback and is kept
 		r.last = nil
 	}
 	r.state = r.state.Resume(r.rules(c), r.view(v))
@@ -240,9 +241,9 @@ func (r *Roll) OrderRollback(reason string) {
 	}
 }
 
-// Rollback makes the roll turn back. The rules are those of From. All instances of other revisions
-// than From are to be replaced, also those of earlier rolls, which counted as old on the way
-// forward.
+// Rollback begins the rollback of the roll. The rules are those of From. All instances of other
+// revisions than From are to be replaced, also those of earlier rolls, which counted as old on the
+// way forward.
 func (r *Roll) Rollback(c Config, v View, why string) {
 	// The phase is set first, because view depends on it. The counts of progress then include all
 	// instances that are to go; with the smaller counts of the way forward, a rollback that makes

@@ -304,8 +304,8 @@ func TestNext_WaitsForCheckOfCanaries(t *testing.T) {
 	w.expectLog(t, "1m1s rolling paused=false given up=0: ", "1m1s start new")
 }
 
-// If the canaries fail their check, the roll turns back, whatever OnFailure is. A roll that cannot
-// turn back pauses.
+// If the canaries fail their check, the roll is rolled back, whatever OnFailure is. A roll that
+// cannot be rolled back pauses.
 func TestNext_RollsBackWhenCanariesFailTheirCheck(t *testing.T) {
 	const why = "the canaries have failed their check"
 	for _, test := range []struct {

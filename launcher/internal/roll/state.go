@@ -163,8 +163,8 @@ func (s State) awaitCanaries(c Config, v View) State {
 	return s
 }
 
-// rejectCanaries makes the roll turn back, whatever OnFailure is: the new version runs, and is
-// known to be bad. A roll that cannot turn back pauses.
+// rejectCanaries begins a rollback, whatever OnFailure is: the new version runs, and is
+// known to be bad. A roll that cannot be rolled back pauses.
 func (s State) rejectCanaries(c Config, v View) State {
 	if !c.OnlyForward {
 		return s.Rollback(c, v, s.Why)

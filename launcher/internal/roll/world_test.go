@@ -85,7 +85,7 @@ func (w *world) act() time.Duration {
 			w.note("%v paused=%v given up=%d: %s", state.Phase, state.Paused, state.GivenUp, state.Why)
 		}
 		if w.config.OnFailure == roll.Continue && before.Phase != state.Phase && state.Phase == roll.RollingBack && w.config.Desired == 0 {
-			w.breach("turns back although none is desired")
+			w.breach("is rolled back although none is desired")
 		}
 		switch action.Do {
 		case roll.Wait:
