@@ -146,7 +146,7 @@ func (c *Completion) endedByStop(ctx context.Context, ended <-chan struct{}, cau
 	if top == nil {
 		return false
 	}
-	top.State() // returns after the stop of top, if there was one, has reached the scope
+	top.State() // waits until a stop of top, if there was one, has stopped c.scope too
 	return isSameCause(cause, context.Cause(top)) && isSameCause(cause, context.Cause(c.scope))
 }
 

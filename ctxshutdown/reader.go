@@ -189,7 +189,7 @@ var errEnded = errors.New("ctxshutdown: Reader ended")
 // errStop means that the context has ended. The caller of Read gets io.EOF instead. errStop is a
 // value of its own, because io.EOF could also come from the source or from the destination of a
 // copy.
-var errStop = errors.New("ctxshutdown: Reader stopped")
+var errStop = errors.New("ctxshutdown: the context of the Reader has ended")
 
 // recordError records an error of the source. Every error except a time-out ends the Reader.
 func (r *Reader) recordError(err error) {

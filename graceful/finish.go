@@ -33,7 +33,7 @@ func (r *run) finish(progress *progressLine) error {
 	if err := r.hooks.close(); err != nil {
 		failure = errors.Join(failure, err)
 	}
-	var raise *PanicError // the panic of f or of a hook, which Run raises
+	var raise *PanicError // the panic of f or of a hook; Run panics with it again
 	if errors.As(failure, &raise) && raise.Name != "" {
 		raise = nil // an event loop or a pool has recovered this panic, and f has returned it in its error; so does Run
 	}

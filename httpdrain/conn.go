@@ -247,7 +247,7 @@ func (c *conn) mustReadAgain(err error, attempts int) bool {
 	switch {
 	case !known || c.state.preface: // on HTTP/2 the data might not be a request
 		c.raw.SetReadDeadline(time.Now().Add(lull))
-		return attempts < 2 // two attempts, for the reason given in listener.Accept
+		return attempts < 2 // read twice: a deadline may pass before the read has begun, see listener.Accept
 	case unread:
 		c.step(connEvent{kind: eventUnread})
 	}

@@ -23,8 +23,8 @@ type GroupStats struct {
 	ReadinessFailures uint64                // number of processes that were given up, or ended, before they became ready
 	LivenessFailures  uint64                // number of processes that were given up after they had been ready
 	Ends              map[Outcome]uint64    // number of processes that have been reaped, by outcome
-	Startup           Histogram             // times from the start of a process until it became ready
-	Shutdowns         map[Outcome]Histogram // times of processes that were stopped, from the order until the reap, by outcome
+	Startup           Histogram             // durations from the start of a process until it became ready
+	Shutdowns         map[Outcome]Histogram // durations from the order to stop a process until it was reaped, by outcome
 	Extensions        uint64                // number of requests of processes for more time
 	Unconfirmed       uint64                // number of processes that had not been seen to end two seconds after SIGKILL
 	Survivors         uint64                // number of descendants of processes that could not be killed

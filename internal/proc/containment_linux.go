@@ -31,7 +31,8 @@ func (p Containment) Make() {
 	}
 }
 
-// container returns a container with the mark and the cgroup of the containment. It has no leader.
+// container returns a container that finds the processes of the containment by its mark and in its
+// cgroup. It was not started for a process, so its fields for the leader are empty.
 func (p Containment) container() *container {
 	adopting.Store(true)
 	c := &container{mark: p.Mark}

@@ -60,8 +60,8 @@ type Process struct {
 	killing       bool     // SIGKILL has been sent
 	exit          Exit
 	queued        map[syscall.Signal]bool // the signals for which a goroutine waits to begin its search
-	searches      int                     // how many searches have begun
-	slowest       time.Duration           // how long the slowest search has taken
+	searches      int                     // how many searches for members have begun
+	slowest       time.Duration           // how long the slowest search for members has taken
 	known         []Member                // the members that have been found so far, without those that are known to have ended
 }
 

@@ -50,7 +50,7 @@ process_groups:
 	}
 }
 
-// A valid file is valid for package launcher.
+// If Parse accepts a file, package launcher accepts the configuration that the file describes.
 func TestParse_AcceptsSameConfigurationsAsLauncher(t *testing.T) {
 	const tls = "tls: {cert_file: /a, key_file: /b, ca_file: /c}"
 	for text, valid := range map[string]bool{

@@ -65,7 +65,8 @@ type page struct {
 	Announcement        string // text that a screen reader reads when Key changes
 	Key                 string
 	NextLabel, NextText string
-	NextLeft, NextAge   *int64 // milliseconds that the browser counts down, or up
+	NextLeft            *int64 // milliseconds until the next phase; the browser counts them down
+	NextAge             *int64 // milliseconds since the stop; the browser counts them up
 	Released            int    // number of guards released since the stop
 	Steps               []stepView
 	Chart               chart

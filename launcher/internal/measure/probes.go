@@ -188,7 +188,7 @@ func probeUnderLoad(ctx context.Context, dir string, kind, role int, fails bool)
 	r.ready, r.lost = h.Ready, ledger.Failures()
 	r.requests, r.longest = ledger.Sent()
 	if fails && role < 2 && slices.Contains(table.added, "g-3") {
-		err = errors.Join(err, fmt.Errorf("%s, %s: the router has a process that was never ready", r.kind, r.role))
+		err = errors.Join(err, fmt.Errorf("%s, %s: the router was given a process that had never been ready", r.kind, r.role))
 	}
 	return r, err
 }

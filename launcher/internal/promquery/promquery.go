@@ -111,7 +111,7 @@ func (a answer) values() (values []string, err error) {
 	}
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the answer cannot be read: %w", err)
+		return nil, fmt.Errorf("the answer of Prometheus cannot be read: %w", err)
 	case len(values) == 0:
 		return nil, errors.New("the query has no value; compare with bool, as in errors < bool 1, so that it has one in both cases")
 	}

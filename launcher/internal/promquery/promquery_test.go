@@ -46,7 +46,7 @@ func TestHolds_UnderstandsAnswersOfPrometheus(t *testing.T) {
 		{"matrix", `{"status":"success","data":{"resultType":"matrix","result":[]}}`, 200, false, "", "the query returns a matrix instead of numbers"},
 		{"refused", refused, 400, false, "", "the query was refused: 1:3: parse error: unexpected end of input"},
 		{"another server", "<html>404</html>", 404, false, "", "the answer, 404 Not Found, is not that of a Prometheus server"},
-		{"another format", `{"status":"success","data":{"resultType":"vector","result":[1]}}`, 200, false, "", "the answer cannot be read: json: cannot unmarshal number into Go value of type struct { Value promquery.sample }"},
+		{"another format", `{"status":"success","data":{"resultType":"vector","result":[1]}}`, 200, false, "", "the answer of Prometheus cannot be read: json: cannot unmarshal number into Go value of type struct { Value promquery.sample }"},
 		{"too large", strings.Repeat("x", 1<<20+1), 200, false, "", "the answer is larger than 1 MiB; use an expression with fewer values"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -8,9 +8,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Explain returns in plain words why a call of a process has failed. What the process itself has
-// sent is left as it is. The text continues a sentence such as "it does not answer: ", and is in
-// statuses and events, whose readers know nothing of gRPC.
+// Explain returns in plain words why a gRPC call from the launcher to a process has failed. If the
+// process has answered with an error, Explain returns the message of that error unchanged. The text
+// continues a sentence such as "it does not answer: ", and is in statuses and events, whose readers
+// know nothing of gRPC.
 func Explain(err error) string {
 	message := status.Convert(err).Message()
 	switch status.Code(err) {

@@ -170,7 +170,7 @@ func (c *Connection) RestorePort(port int32) { c.port.Store(port) }
 // error.
 func (c *Connection) SetPort(port int32) error {
 	if _, configured, err := SplitAddress(c.cfg.Transport.Address); c.cfg.Transport.Network != "tcp" || err != nil || configured != 0 {
-		return fmt.Errorf("process %q is not configured to choose a port", c.cfg.Process)
+		return fmt.Errorf("process %q must not report a port: only a process whose group has the transport tcp and an address with port 0 chooses its port", c.cfg.Process)
 	}
 	if port < 1 || port > 65535 {
 		return fmt.Errorf("%d is not a port; it must be from 1 to 65535", port)

@@ -43,8 +43,9 @@ func (t *Taken) Guardian() *os.File {
 	return t.use(t.Files.Guardian)
 }
 
-// OpenOutputs sets the pipes of the processes, and the beginnings of lines that were read from
-// them.
+// OpenOutputs stores in the record of each process the pipes of its output, and the beginnings of
+// lines that the earlier program had read from them. It also stores the process's socket for
+// messages.
 func (t *Taken) OpenOutputs() {
 	for _, g := range t.State.Groups {
 		for _, p := range g.Processes {
