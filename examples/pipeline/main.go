@@ -104,11 +104,11 @@ func run(first, second context.Context, args []string, stderr io.Writer) (code i
 	started, writtenBefore := time.Now(), p.written.Load()
 	for last := writtenBefore; ctxshutdown.Sleep(main, time.Second); {
 		now := p.written.Load()
-		logf("%d lines written, %d lines/s", now, now-last)
+		logf("lines written: %d, per second: %d", now, now-last)
 		last = now
 	}
 	if first.Err() != nil {
-		logf("%v: draining %d lines that were read, waiting for the stages (%v)", context.Cause(first), p.read.Load()-p.written.Load(), main.GuardReport())
+		logf("%v: draining, lines that were read and not written: %d, waiting for the stages (%v)", context.Cause(first), p.read.Load()-p.written.Load(), main.GuardReport())
 	}
 
 	// The context must not derive from main or first: it would already have ended.
@@ -131,16 +131,16 @@ func run(first, second context.Context, args []string, stderr io.Writer) (code i
 	switch written := p.written.Load(); {
 	case failure != nil:
 		logf("%v", *failure)
-		logf("%d lines are written; fix the error and run the program again to continue", written)
+		logf("lines written: %d; fix the error and run the program again to continue", written)
 		return exitFailed
 	case p.atEnd.Load() && written == p.read.Load():
-		logf("done: %d lines, %d of them rejected, in %s", written, p.rejected.Load(), p.out.file.Name())
+		logf("done, lines: %d, rejected: %d, in %s", written, p.rejected.Load(), p.out.file.Name())
 		return exitDone
 	case p.in.stream:
-		logf("stopped: %d lines read, %d written", p.read.Load(), written)
+		logf("stopped: lines read: %d, written: %d", p.read.Load(), written)
 	default:
 		rate := float64(written-writtenBefore) / time.Since(started).Seconds()
-		logf("stopped: %d lines read, %d written (%.0f lines/s); run the program again to continue at line %d", p.read.Load(), written, rate, written+1)
+		logf("stopped: lines read: %d, written: %d (%.0f per second); run the program again to continue at line %d", p.read.Load(), written, rate, written+1)
 	}
 	if first.Err() == nil {
 		return exitFailed // without a signal, only a drain that was too slow leads here
@@ -218,7 +218,7 @@ func open(ctx context.Context, o options, logf func(string, ...any)) (*pipeline,
 	case in.stream:
 		logf("reading %s, writing %s", in.name, o.out)
 	case out.isComplete():
-		logf("nothing to do: all %d lines of %s are in %s", out.current.Lines, in.name, o.out)
+		logf("nothing to do: all lines (%d) of %s are in %s", out.current.Lines, in.name, o.out)
 		logf("to start over, remove %s and %s", o.out, out.checkpoint)
 		return nil, p.close()
 	case out.current.Lines > 0:
@@ -227,7 +227,7 @@ func open(ctx context.Context, o options, logf func(string, ...any)) (*pipeline,
 		logf("%s → %s: starting at line 1", in.name, o.out)
 	}
 	if out.truncated > 0 {
-		logf("%d bytes were written after the last checkpoint: they are removed, and their lines processed again", out.truncated)
+		logf("bytes written after the last checkpoint: %d; they are removed, and their lines processed again", out.truncated)
 	}
 	return p, nil
 }

@@ -208,10 +208,10 @@ func TestProcess_ForceEndsProcessingOfLine(t *testing.T) {
 
 func TestRun_ProcessesWholeInput(t *testing.T) {
 	for _, test := range []struct{ name, input, want string }{
-		{"many lines", orders(5000), "done: 5000 lines, 50 of them rejected"},
-		{"no newline at the end", "a,1\nb,2", "done: 2 lines, 0 of them rejected"},
-		{"only bad lines", "\n\n", "done: 2 lines, 2 of them rejected"},
-		{"empty input", "", "done: 0 lines"},
+		{"many lines", orders(5000), "done, lines: 5000, rejected: 50"},
+		{"no newline at the end", "a,1\nb,2", "done, lines: 2, rejected: 0"},
+		{"only bad lines", "\n\n", "done, lines: 2, rejected: 2"},
+		{"empty input", "", "done, lines: 0"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			in := filepath.Join(t.TempDir(), "in")
@@ -299,7 +299,7 @@ func TestStart_StagesEndIfStoppedDuringStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		if read, written := p.read.Load(), p.written.Load(); read != written {
-			t.Fatalf("%d lines read, %d written", read, written)
+			t.Fatalf("lines read: %d, written: %d", read, written)
 		}
 		p.close()
 	}
@@ -385,7 +385,7 @@ func TestRun_RemovesOutputWrittenAfterLastCheckpoint(t *testing.T) {
 	write(t, in, orders(200))
 	write(t, out, read(t, out)+"101,ok,order-101,700,0011\n102,o")
 	code, stderr := runProgram(t, "-in", in, "-rounds", "1")
-	if want := "31 bytes were written after the last checkpoint"; code != exitDone || !strings.Contains(stderr, want) {
+	if want := "bytes written after the last checkpoint: 31"; code != exitDone || !strings.Contains(stderr, want) {
 		t.Errorf("code %d, want 0 and %q:\n%s", code, want, stderr)
 	}
 	if diff := cmp.Diff(wantOutput(orders(200), 1), read(t, out)); diff != "" {
@@ -399,7 +399,7 @@ func TestRun_ProcessesDemoInputWithoutFlags(t *testing.T) {
 	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} { // os.UserCacheDir reads these variables
 		t.Setenv(name, dir)
 	}
-	for _, want := range []string{"done: 200000 lines, 200 of them rejected", "nothing to do"} {
+	for _, want := range []string{"done, lines: 200000, rejected: 200", "nothing to do"} {
 		if code, stderr := runProgram(t, "-rounds", "0"); code != exitDone || !strings.Contains(stderr, want) {
 			t.Errorf("code %d, want 0 and %q:\n%s", code, want, stderr)
 		}

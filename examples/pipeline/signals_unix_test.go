@@ -214,7 +214,7 @@ func attackRepeatedly(t *testing.T, rng *rand.Rand, times int, attacks []func(*r
 	t.Log(outcomes)
 }
 
-var totals = regexp.MustCompile(`stopped: (\d+) lines read, (\d+) written`)
+var totals = regexp.MustCompile(`stopped: lines read: (\d+), written: (\d+)`)
 
 // checkDrained checks the result of a graceful stop: every line that was read is written, and the
 // checkpoint is up to date, so that the next run repeats no work.
@@ -287,7 +287,7 @@ func TestSignals_SecondInterruptCutsDrainShort(t *testing.T) {
 		p := start(t, nil, "-in", in, "-workers", "2", "-rounds", strconv.Itoa(math.MaxInt), "-drain-timeout", "1h")
 		p.await(startLine)
 		for range ticks {
-			p.await("lines/s")
+			p.await("per second")
 		}
 		p.signal(os.Interrupt)
 		p.await("draining")
@@ -319,9 +319,9 @@ func TestSignals_ProgramStopsWhileInputStreamIsIdle(t *testing.T) {
 	defer r.Close()
 	defer w.Close()
 	p := start(t, r, "-in", "-", "-out", filepath.Join(dir, "out"))
-	p.await("lines/s") // when the program prints a rate in lines/s, it waits for the first byte
+	p.await("per second") // when the program prints a rate of lines, it waits for the first byte
 	p.signal(os.Interrupt)
-	if code, _, stderr := p.wait(); code != exitInterrupted || !strings.Contains(stderr, "stopped: 0 lines read, 0 written") {
+	if code, _, stderr := p.wait(); code != exitInterrupted || !strings.Contains(stderr, "stopped: lines read: 0, written: 0") {
 		t.Errorf("code %d, want 130 and that no line was read:\n%s", code, stderr)
 	}
 }
@@ -337,7 +337,7 @@ func TestRun_ProcessesLastLineOfStreamWithoutLineEnd(t *testing.T) {
 	w.Close()
 	out := filepath.Join(t.TempDir(), "out")
 	p := start(t, r, "-in", "-", "-out", out, "-rounds", "1")
-	if code, _, stderr := p.wait(); code != exitDone || !strings.Contains(stderr, "done: 2 lines, 0 of them rejected") {
+	if code, _, stderr := p.wait(); code != exitDone || !strings.Contains(stderr, "done, lines: 2, rejected: 0") {
 		t.Errorf("code %d, want 0:\n%s", code, stderr)
 	}
 	if diff := diffLines(wantOutput("a,1\nb,2", 1), read(t, out)); diff != "" {

@@ -159,7 +159,7 @@ func check(s *sources, mutants []*mutant, out io.Writer) int {
 	for _, err := range errs {
 		fmt.Fprintln(out, err)
 	}
-	fmt.Fprintf(out, "mutants: %d checked, %d errors\n", len(mutants), len(errs))
+	fmt.Fprintf(out, "mutants: %d checked, errors: %d\n", len(mutants), len(errs))
 	return min(len(errs), 1)
 }
 

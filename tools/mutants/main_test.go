@@ -289,7 +289,7 @@ func TestRun_CheckFlagReportsInvalidEntries(t *testing.T) {
 		"overlaps: two edits change the same lines of func Abs; ",
 		"test-gone: ./n has no test that matches ^TestGone$; ",
 		"subtest-gone: ./n ^TestAbs_OfNegativeNumber$ has no subtest that matches ^not_today$: ",
-		"mutants: 8 checked, 6 errors",
+		"mutants: 8 checked, errors: 6",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no line contains %q", want)

@@ -391,7 +391,7 @@ func TestClose_ReportsWritesLostAtDeadline(t *testing.T) {
 	cause := errors.New("no time")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	err = s.close(ctx, func(time.Duration) { cancel(cause) })
-	if !errors.Is(err, cause) || !strings.Contains(err.Error(), fmt.Sprintf("%d asynchronous writes (%d bytes)", chunk, 3*chunk)) {
+	if !errors.Is(err, cause) || !strings.Contains(err.Error(), fmt.Sprintf("asynchronous writes lost: %d (bytes: %d)", chunk, 3*chunk)) {
 		t.Errorf("close: %v", err)
 	}
 }

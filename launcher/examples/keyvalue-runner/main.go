@@ -154,7 +154,7 @@ func (r *runner) start() error {
 		// A client may take a second between an answer and its next request on the same connection.
 		go func() { r.served <- httpdrain.Serve(r.scope, srv, ln, httpdrain.WithLinger(time.Second, time.Second)) }()
 	}
-	r.life.Readiness.Set(client.Ready, fmt.Sprintf("%d keys", keys))
+	r.life.Readiness.Set(client.Ready, fmt.Sprintf("keys: %d", keys))
 	return nil
 }
 

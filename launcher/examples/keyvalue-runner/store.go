@@ -271,7 +271,7 @@ func (s *store) close(ctx context.Context, expect func(left time.Duration)) erro
 			break
 		}
 		if ctx.Err() != nil {
-			err = fmt.Errorf("%d asynchronous writes (%d bytes) are lost: %w", writes, bytes, context.Cause(ctx))
+			err = fmt.Errorf("asynchronous writes lost: %d (bytes: %d): %w", writes, bytes, context.Cause(ctx))
 			break
 		}
 		expect(takes)
