@@ -122,8 +122,8 @@ func (k *checker) group(at string, g *Group, c *Config) {
 // are an error; in the launcher's own environment they are only left out.
 var reserved = []string{"LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET"}
 
-// users checks that processes can run as the user and the group on this machine. The default of stateDir
-// depends on the environment, and is checked when the launcher starts.
+// users checks that processes can run as the user and the group on this machine. The default of
+// stateDir depends on the environment, and is checked when the launcher starts.
 func (k *checker) users(at string, g *Group, stateDir string) {
 	if !k.here {
 		return

@@ -138,8 +138,8 @@ func each(c *config.Config, r *Result, f func(g group) error) (*Result, error) {
 	return r, nil
 }
 
-// complete returns the group with the defaults that depend on other settings. The group of a file has
-// them; one that a program has made may lack them.
+// complete returns the group with the defaults that depend on other settings. The group of a file
+// has them; one that a program has made may lack them.
 func complete(g config.Group) (config.Group, error) {
 	hasNoProgram := func(h launcher.Hook) bool { return len(h.Command) == 0 }
 	if len(g.Command) == 0 || len(g.Shutdown.StopSignals) == 0 || slices.ContainsFunc(g.PreStop, hasNoProgram) {

@@ -231,6 +231,6 @@ func eventLine(e *pb.Event) string {
 	return line
 }
 
-// clock returns a time of day in the time zone of the user, who compares it with other logs. The
+// clock returns a time of day in the time zone of the user, in which other logs have theirs. The
 // output as JSON has the complete time in UTC.
 func clock(at *timestamppb.Timestamp) string { return at.AsTime().Local().Format("15:04:05.000") }

@@ -133,8 +133,8 @@ type place struct {
 // address of the launcher, for error messages. The caller closes conn, which is nil after an error.
 //
 // The flags of TLS are checked here and not by cobra's groups of flags, because the message says
-// why they belong together. Without --remote they are refused, not ignored: a user who gives a
-// certificate believes that the connection is protected by it.
+// why they belong together. Without --remote they are refused, not ignored: the user would believe
+// that a certificate protects the connection.
 func (p *place) dial() (to pb.LauncherAdminInterfaceClient, conn *grpc.ClientConn, where string, err error) {
 	files := [][2]string{{"--cert", p.tls.Cert}, {"--key", p.tls.Key}, {"--ca", p.tls.CA}}
 	for _, f := range files {

@@ -17,8 +17,9 @@ import (
 )
 
 // LookUp returns the user as which the processes of a group run, nil for the launcher's own user,
-// and the environment variables of that user. It returns an error, too, if this program may not start
-// processes as that user. If there is an error, field is the name of the setting that causes it.
+// and the environment variables of that user. It returns an error, too, if this program may not
+// start processes as that user. If there is an error, field is the name of the setting that causes
+// it.
 //
 // A launcher that already runs as the configured user sets nothing, so an ordinary user can use a
 // file that names that user.
@@ -116,9 +117,9 @@ func NeedsUserDir(g spec.Group, as *proc.User) bool {
 	return as != nil && int(as.UID) != os.Geteuid() && g.UsesSockets()
 }
 
-// CheckUser returns an error if a launcher with this directory cannot start processes of the group as
-// their user. If the directory is not known, dir is empty. If there is an error, field is the name of the
-// setting that causes it.
+// CheckUser returns an error if a launcher with this directory cannot start processes of the group
+// as their user. If the directory is not known, dir is empty. If there is an error, field is the
+// name of the setting that causes it.
 func CheckUser(g spec.Group, dir string) (field string, err error) {
 	as, _, field, err := LookUp(g)
 	if err != nil {
@@ -138,7 +139,8 @@ func CheckUser(g spec.Group, dir string) (field string, err error) {
 }
 
 // Check returns an error if a launcher with this directory cannot start processes of the group as
-// their user or with their limits. If there is an error, field is the name of the setting that causes it.
+// their user or with their limits. If there is an error, field is the name of the setting that
+// causes it.
 func Check(g spec.Group, dir string, hasHelper bool) (field string, err error) {
 	if field, err := CheckUser(g, dir); err != nil {
 		return field, err

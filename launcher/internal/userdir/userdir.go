@@ -50,8 +50,8 @@ func Check(launcherDir string, as *proc.User) error {
 	} else if err != nil {
 		return err
 	}
-	// A symbolic link can be changed by the users who can write to its directory, so the path that has
-	// the links is checked, too.
+	// A symbolic link can be changed by the users who can write to its directory, so the path that
+	// has the links is checked, too.
 	if err := checkPath(filepath.Dir(abs), parent, as); err != nil {
 		return err
 	}
@@ -166,9 +166,9 @@ func removeSocket(root *os.Root, path string) {
 	}
 }
 
-// Remove removes the directory of a launcher that has ended: its sockets, and the directories in which
-// then nothing is left. All other files stay, because a launcher calls Remove even if it has not made
-// the directory, and another program may have made one of that name.
+// Remove removes the directory of a launcher that has ended: its sockets, and the directories in
+// which then nothing is left. All other files stay, because a launcher calls Remove even if it has
+// not made the directory, and another program may have made one of that name.
 func Remove(launcherDir string) {
 	root := open(launcherDir)
 	if root == nil {
