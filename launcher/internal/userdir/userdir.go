@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/launcher/internal/peer"
@@ -126,16 +127,34 @@ func mkdir(path string, mode fs.FileMode) error {
 		return fmt.Errorf("%s is not a directory of the launcher's user; remove it, or choose another directory for the launcher", path)
 	}
 	entries, err := os.ReadDir(path)
-	if i := slices.IndexFunc(entries, func(e fs.DirEntry) bool { return e.Type()&fs.ModeSocket == 0 && !isOfUser(e) }); i >= 0 {
-		return fmt.Errorf("%s contains %s, which no launcher has made; choose another directory for the launcher", path, entries[i].Name())
+	if name := foreign(entries); name != "" {
+		return fmt.Errorf("%s contains %s, which no launcher has made; choose another directory for the launcher", path, name)
 	}
 	return err
 }
 
-// isOfUser reports whether e is the directory of a user.
-func isOfUser(e fs.DirEntry) bool {
-	_, err := strconv.ParseUint(e.Name(), 10, 32)
-	return err == nil && e.IsDir()
+func isUID(name string) bool {
+	_, err := strconv.ParseUint(name, 10, 32)
+	return err == nil
+}
+
+// isOurs reports whether a launcher makes something of this name and type in the directory.
+func isOurs(e fs.DirEntry) bool {
+	if e.IsDir() {
+		return isUID(e.Name())
+	}
+	uid, isSocket := strings.CutSuffix(e.Name(), ".sock")
+	return e.Type()&fs.ModeSocket != 0 && (isSocket && isUID(uid) || strings.HasSuffix(e.Name(), ".note"))
+}
+
+// foreign returns the name of something that no launcher makes in the directory, empty if there is none.
+func foreign(entries []fs.DirEntry) string {
+	for _, e := range entries {
+		if !isOurs(e) {
+			return e.Name()
+		}
+	}
+	return ""
 }
 
 // Give makes the user the owner of a file outside of the directories of users.
@@ -153,7 +172,7 @@ func RemoveFilesOf(launcherDir, id string, suffixes []string) {
 	for _, suffix := range suffixes {
 		removeSocket(root, id+"."+suffix)
 		for _, e := range entries {
-			if isOfUser(e) {
+			if e.IsDir() && isUID(e.Name()) {
 				removeSocket(root, filepath.Join(e.Name(), id+"."+suffix))
 			}
 		}
@@ -175,16 +194,18 @@ func Remove(launcherDir string) {
 		return
 	}
 	defer root.Close()
-	entries, _ := fs.ReadDir(root.FS(), ".")
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil || foreign(entries) != "" {
+		return
+	}
 	for _, e := range entries {
-		removeSocket(root, e.Name())
-		if isOfUser(e) {
+		if e.IsDir() {
 			theirs, _ := fs.ReadDir(root.FS(), e.Name())
 			for _, s := range theirs {
 				removeSocket(root, filepath.Join(e.Name(), s.Name()))
 			}
-			root.Remove(e.Name())
 		}
+		root.Remove(e.Name())
 	}
 	os.Remove(Of(launcherDir)) // fails where systemd has made the directory, and removes it
 }

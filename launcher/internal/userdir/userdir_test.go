@@ -147,12 +147,27 @@ func TestRemove_LeavesFilesOfOthers(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	socket := filepath.Join(userdir.Of(launcher), "1000.sock")
+	listen(t, socket)
 	if err := userdir.Make(launcher, own); !strings.Contains(testkit.ErrorText(err), "contains photos, which no launcher has made") {
 		t.Errorf("Make: %v", err)
 	}
 	userdir.RemoveFilesOf(launcher, "web-1", []string{"sock"})
 	userdir.Remove(launcher)
-	if _, err := os.Lstat(file); err != nil {
-		t.Errorf("a file that no launcher has made: %v", err)
+	for _, path := range []string{file, socket} {
+		if _, err := os.Lstat(path); err != nil {
+			t.Errorf("in a directory that no launcher has made: %v", err)
+		}
+	}
+
+	// Nor is a socket of another program, whatever else its directory contains.
+	if err := os.RemoveAll(filepath.Dir(file)); err != nil {
+		t.Fatal(err)
+	}
+	control := filepath.Join(userdir.Of(launcher), "control.sock")
+	listen(t, control)
+	userdir.Remove(launcher)
+	if _, err := os.Lstat(control); err != nil {
+		t.Errorf("a socket of another program: %v", err)
 	}
 }
