@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/launcher"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -229,9 +230,9 @@ func (d *decoder) dependencies(n *yaml.Node, key string, g *Group) {
 		var c launcher.Condition
 		d.value(value, at, &setting{}, reflect.ValueOf(&c).Elem())
 		switch {
-		case c == "" && !d.unset && !d.wrong[at]: // package launcher takes it for healthy
-			d.fail(at, "must be started, healthy or completed, not \"\"")
-		case c != "" && c != launcher.IsHealthy:
+		case !slices.Contains(spec.Choices(c), string(c)) && !d.unset && !d.wrong[at]: // package launcher knows no keys, and takes "" for healthy
+			d.fail(at, "must be started, healthy or completed, not %q", c)
+		case c != launcher.IsHealthy:
 			if g.Conditions == nil {
 				g.Conditions = map[string]launcher.Condition{}
 			}
@@ -383,18 +384,4 @@ func kindOf(n *yaml.Node) string {
 		return "a string"
 	}
 	return "a " + n.ShortTag()
-}
-
-func kindOfFloat(text string) string {
-	switch {
-	case strings.Contains(text, "nan"):
-		return ".nan"
-	case strings.Contains(text, "inf"):
-		return ".inf"
-	case strings.Contains(text, "e"):
-		return "a number with an exponent"
-	case strings.Contains(text, "."):
-		return "a fraction"
-	}
-	return "a number"
 }

@@ -105,3 +105,18 @@ func (d *decoder) plain(n *yaml.Node, v reflect.Value) (rule string) {
 	}
 	return ""
 }
+
+// kindOfFloat describes a number that YAML takes for a floating-point number.
+func kindOfFloat(text string) string {
+	switch {
+	case strings.Contains(text, "nan"):
+		return ".nan"
+	case strings.Contains(text, "inf"):
+		return ".inf"
+	case strings.Contains(text, "e"):
+		return "a number with an exponent"
+	case strings.Contains(text, "."):
+		return "a fraction"
+	}
+	return "a number"
+}

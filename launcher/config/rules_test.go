@@ -116,7 +116,7 @@ func TestParse_ReportsEachBrokenRuleOnce(t *testing.T) {
 		{"rlimits: {nofile: 2:1}", "", "f:2:24: process_groups[0].rlimits.nofile: the soft limit is more than the hard limit: 2:1"},
 		{"rlimits: {nofile: many}", "", `f:2:24: process_groups[0].rlimits.nofile: must be soft:hard or one number for both, such as 1024:4096, 65536 or unlimited, not "many"`},
 		{"rlimits: {nofile: 1.5}", "", "f:2:32: process_groups[0].rlimits.nofile: must be a string, not a fraction; put it in quotes"},
-		{"depends_on: {db: ready}", "", `f:2:27: process_groups[0].depends_on[0]: must be started, healthy or completed, not "ready"`},
+		{"depends_on: {db: ready}", "", `f:2:27: process_groups[0].depends_on.db: must be started, healthy or completed, not "ready"`},
 		{"depends_on: {db: started}", "", `f:2:27: process_groups[0].depends_on[0]: there is no group "db"`},
 		{"env_file: [a.env]", "", `f:2:25: process_groups[0].env_file[0]: must be an absolute path, not "a.env"`},
 		{"shutdwn: 1", "", "f:2:14: process_groups[0].shutdwn: unknown key; did you mean shutdown?"},
