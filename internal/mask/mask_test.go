@@ -82,6 +82,28 @@ func TestMasker_KnowsEncodings(t *testing.T) {
 	testkit.Equal(t, "what printf %q writes", mask.New([]string{odd}).Mask(backslashes), "***")
 }
 
+// The standard libraries of other languages leave other characters as they are than those of Go do.
+func TestMasker_KnowsEncodingsOfOtherLanguages(t *testing.T) {
+	const v = `p/w "ü😀" & (x+y)!`
+	m := mask.New([]string{v})
+	for name, text := range map[string]string{
+		"Python quote, safe=''":      `p%2Fw%20%22%C3%BC%F0%9F%98%80%22%20%26%20%28x%2By%29%21`,
+		"Python quote":               `p/w%20%22%C3%BC%F0%9F%98%80%22%20%26%20%28x%2By%29%21`,
+		"Python quote_plus":          `p%2Fw+%22%C3%BC%F0%9F%98%80%22+%26+%28x%2By%29%21`,
+		".NET, lower case":           `p%2fw%20%22%c3%bc%f0%9f%98%80%22%20%26%20%28x%2by%29%21`,
+		"encodeURIComponent":         `p%2Fw%20%22%C3%BC%F0%9F%98%80%22%20%26%20(x%2By)!`,
+		"encodeURI":                  `p/w%20%22%C3%BC%F0%9F%98%80%22%20&%20(x+y)!`,
+		"Python json":                `p/w \"\u00fc\ud83d\ude00\" & (x+y)!`,
+		"Python json in json":        `p/w \\\"\\u00fc\\ud83d\\ude00\\\" & (x+y)!`,
+		"PHP json_encode":            `p\/w \"\u00fc\ud83d\ude00\" & (x+y)!`,
+		"PHP, unescaped Unicode":     `p\/w \"ü😀\" & (x+y)!`,
+		"JSON.stringify":             `p/w \"ü😀\" & (x+y)!`,
+		"JSON.stringify of the same": `p/w \\\"ü😀\\\" & (x+y)!`,
+	} {
+		testkit.Equal(t, name, m.Mask("<"+text+">"), "<***>")
+	}
+}
+
 // Only those characters of base64 are left that also depend on the text around the value. They do
 // not reveal the value.
 func TestMasker_FindsValueInsideBase64(t *testing.T) {

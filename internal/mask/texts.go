@@ -4,10 +4,13 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // Texts returns what is masked for the values: each value, without white space around it, and its
@@ -16,7 +19,8 @@ import (
 //   - base64, of the standard and the URL alphabet, with and without padding, also as part of a
 //     longer text that was encoded as a whole, such as user:password in an HTTP header;
 //   - hexadecimal digits;
-//   - the escapes of URLs, of JSON and Go strings, and of shells.
+//   - the escapes of URLs, as several languages write them; of JSON, also inside of a JSON string; of
+//     Go strings; and of shells.
 //
 // Output is read line by line. So if a value has several lines, each line is masked, except for the
 // first and last lines of PEM files, such as BEGIN PRIVATE KEY.
@@ -52,24 +56,75 @@ func encode(value string, add func(string)) {
 	digits := hex.EncodeToString([]byte(value))
 	add(digits)
 	add(strings.ToUpper(digits))
-	for _, escaped := range []string{url.QueryEscape(value), url.PathEscape(value)} {
+	for _, escaped := range escapedInURLs(value) {
 		add(escaped)
 		add(escapedByte.ReplaceAllStringFunc(escaped, strings.ToLower))
 	}
 	add(unquote(strconv.Quote(value)))
-	for _, html := range []bool{false, true} {
-		var b strings.Builder
-		e := json.NewEncoder(&b)
-		e.SetEscapeHTML(html)
-		e.Encode(value) // encoding a string cannot fail
-		add(unquote(strings.TrimSpace(b.String())))
-	}
+	encodeJSON(value, add)
 	if !strings.Contains(value, "\n") { // the escaped value would have several lines, and output is masked line by line
 		add(strings.ReplaceAll(value, "'", `'\''`))
 		add(strings.ReplaceAll(value, "'", `'"'"'`))
 		add(inDoubleQuotes.ReplaceAllString(value, `\$0`))
 		add(notInWords.ReplaceAllString(value, `\$0`))
 	}
+}
+
+// escapedInURLs returns value with the escapes of URLs. All libraries leave letters and digits, and
+// differ in the other characters.
+func escapedInURLs(value string) []string {
+	query := url.QueryEscape(value)
+	all := strings.ReplaceAll(query, "+", "%20") // what is + in value is %2B in query
+	return []string{
+		query, url.PathEscape(value), // Go, HTML forms
+		all, strings.ReplaceAll(all, "%2F", "/"), // Python, PHP, Ruby
+		unescapedByComponent.Replace(all), unescapedByURI.Replace(all), // JavaScript
+	}
+}
+
+// The characters that JavaScript's encodeURIComponent and encodeURI leave as they are.
+var (
+	unescapedByComponent = strings.NewReplacer("%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*")
+	unescapedByURI       = strings.NewReplacer("%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*",
+		"%23", "#", "%24", "$", "%26", "&", "%2B", "+", "%2C", ",", "%2F", "/", "%3A", ":", "%3B", ";", "%3D", "=", "%3F", "?", "%40", "@")
+)
+
+// encodeJSON calls add with the value as a JSON string, without its quotes. It has the forms that
+// libraries write by default: with and without escapes for HTML, in ASCII as by Python, and with
+// escaped slashes as by PHP. Each of them is also encoded as a part of JSON in a JSON string.
+func encodeJSON(value string, add func(string)) {
+	text, html := quoteJSON(value, false), quoteJSON(value, true)
+	ascii := inASCII(text)
+	for _, t := range []string{text, html, ascii, strings.ReplaceAll(text, "/", `\/`), strings.ReplaceAll(ascii, "/", `\/`)} {
+		add(t)
+		add(quoteJSON(t, false))
+	}
+}
+
+func quoteJSON(value string, escapeHTML bool) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(escapeHTML)
+	e.Encode(value) // encoding a string cannot fail
+	return unquote(strings.TrimSpace(b.String()))
+}
+
+// inASCII returns text, which is a JSON string, with the escapes of JSON for all other characters
+// than those of ASCII.
+func inASCII(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case r < utf8.RuneSelf:
+			b.WriteRune(r)
+		case utf16.RuneLen(r) == 1:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		}
+	}
+	return b.String()
 }
 
 // The characters that shells escape.
