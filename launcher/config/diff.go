@@ -22,13 +22,14 @@ const (
 	Stops    Effect = "stops the group"        // the group was removed
 	Scales   Effect = "starts or stops some"   // the other instances are not affected
 	Rolls    Effect = "rolls the group"        // all instances are replaced
+	Upgrades Effect = "with an upgrade"        // a reload is refused; launcher upgrade applies it
 	Restarts Effect = "with the next launcher" // a reload is refused; only the next launcher uses the value
 )
 
 // effects are the effects of a change of a key, or of a key in it, unless the effect is AtOnce.
 // Which changes roll a group is decided by spec.Group.SameProcess.
 var effects = func() map[string]Effect {
-	all := map[string]Effect{"state_dir": Restarts, "admin": Restarts, "metrics": Restarts, "desired_instances": Scales, "listeners": Restarts}
+	all := map[string]Effect{"state_dir": Restarts, "admin": Upgrades, "metrics": Upgrades, "desired_instances": Scales, "listeners": Upgrades}
 	for _, key := range strings.Fields(`kind command args env env_file clear_env user group rlimits limits working_dir startupProbe readinessProbe
 		livenessProbe watchdog on_launcher_death protocol lifecycle logs`) {
 		all[key] = Rolls
@@ -54,7 +55,7 @@ func (c Change) String() string {
 		at = strings.TrimSuffix(c.Group+": "+c.Key, ": ")
 	}
 	switch {
-	case c.Effect == Starts, c.Effect == Restarts && c.Key == "":
+	case c.Effect == Starts, c.Effect == Upgrades && c.Key == "":
 		return fmt.Sprintf("+ %s (%s)", at, c.Effect)
 	case c.Effect == Stops:
 		return fmt.Sprintf("- %s (%s)", at, c.Effect)
@@ -95,7 +96,7 @@ func Diff(now, next *Config) []Change {
 				// other.
 				effect := max(o.effect, n.effect)
 				if g := next.Group(group); key == "on_launcher_death" && len(g.Listen) > 0 {
-					effect = Restarts // the guardian gets the listeners of kept groups only when it starts
+					effect = Upgrades // the guardian gets the listeners of kept groups only when it starts
 				}
 				if strings.Contains(n.raw, "{port}") && !old.contain("{port}") {
 					effect = Rolls // the instances that run have no port
@@ -116,7 +117,7 @@ func Diff(now, next *Config) []Change {
 		if now.Group(g.Name) == nil {
 			effect := Starts
 			if g.OnLauncherDeath == launcher.Keep && len(g.Listen) > 0 {
-				effect = Restarts
+				effect = Upgrades
 			}
 			all = append(all, Change{Group: g.Name, Effect: effect})
 		}

@@ -44,7 +44,7 @@ process_groups:
 	want := []string{
 		"~ state_dir: /var/lib/launcher → /srv/launcher (with the next launcher)",
 		"~ total_deadline: 15s by default → 27.5s by default (at once)",
-		"~ metrics.address: – → :9464 (with the next launcher)",
+		"~ metrics.address: – → :9464 (with an upgrade)",
 		"- gone (stops the group)",
 		`~ kv: args: ["--data" "/srv" "--token=***"] → ["--data" "/data" "--token=***"] (rolls the group)`,
 		`~ kv: env.OLD: "1" → – (rolls the group)`,
@@ -56,9 +56,9 @@ process_groups:
 		"~ kv: success_exit_codes: [0] → [0 7] (at once)",
 		"~ kv: restart_policy.policy: never → always (at once)",
 		`~ kv: env.NEW: – → "1" (rolls the group)`,
-		"~ kv: listeners[1].name: – → grpc (with the next launcher)",
-		"~ kv: listeners[1].network: – → tcp (with the next launcher)",
-		"~ kv: listeners[1].address: – → :90 (with the next launcher)",
+		"~ kv: listeners[1].name: – → grpc (with an upgrade)",
+		"~ kv: listeners[1].network: – → tcp (with an upgrade)",
+		"~ kv: listeners[1].address: – → :90 (with an upgrade)",
 		"+ fresh (starts the group)",
 	}
 	var got []string
@@ -80,8 +80,8 @@ func TestDiff_ReportsChangeFromComputedToConfiguredTotalDeadline(t *testing.T) {
 	}
 }
 
-// A change that a reload refuses has the effect Restarts.
-func TestDiff_RefusedChangeNeedsRestart(t *testing.T) {
+// A change of what is handed to the guardian has the effect Upgrades.
+func TestDiff_ChangeOfKeptListenersNeedsUpgrade(t *testing.T) {
 	now := parse(t, `{state_dir: /run/launcher, process_groups: [{name: a, listeners: [{name: l, address: ":80"}]}, {name: b}]}`)
 	next := parse(t, `
 state_dir: /run/launcher
@@ -93,9 +93,9 @@ process_groups:
   - {name: e, on_launcher_death: keep}
 `)
 	want := []string{
-		"~ a: on_launcher_death: kill → keep (with the next launcher)",
+		"~ a: on_launcher_death: kill → keep (with an upgrade)",
 		"~ b: on_launcher_death: kill → keep (rolls the group)",
-		"+ c (with the next launcher)",
+		"+ c (with an upgrade)",
 		"+ d (starts the group)",
 		"+ e (starts the group)",
 	}
@@ -121,7 +121,7 @@ func TestDiff_RollsWhatReloadRolls(t *testing.T) {
 		var changed spec.Group
 		fill(reflect.ValueOf(&changed).Elem().Field(i))
 		replaces := !spec.Group{}.SameProcess(changed)
-		if !ok || (effect == config.Rolls || effect == config.Restarts) != replaces {
+		if !ok || (effect == config.Rolls || effect == config.Upgrades) != replaces {
 			t.Errorf("%s: effect %q, but a reload replaces the processes: %v", name, effect, replaces)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -102,10 +103,14 @@ func TestReload_ShowsAndAppliesChanges(t *testing.T) {
 	d.cmd.Process.Signal(syscall.SIGHUP)
 	s.until("no process is left", func(h health) bool { return len(h.Groups) == 1 && h.Groups[0].Ready == 0 })
 
+	upgrade := "need an upgrade; undo these, or run launcher upgrade"
+	if runtime.GOOS != "linux" {
+		upgrade = "need a new launcher"
+	}
 	for name, c := range map[string]struct{ yaml, want string }{
-		"another directory": {strings.Replace(web, "STATE", "STATEx", 1), "need a restart of the launcher"},
-		"another listener":  {web + "    listeners: [{name: a, address: '127.0.0.1:0'}]\n", "need a restart of the launcher"},
-		"a kept listener":   {web + "  - {name: fresh, command: sleep, on_launcher_death: keep, listeners: [{name: a, address: '127.0.0.1:0'}]}\n", "+ fresh (with the next launcher)"},
+		"another directory": {strings.Replace(web, "STATE", "STATEx", 1), "need a new launcher; undo these, or stop the launcher"},
+		"another listener":  {web + "    listeners: [{name: a, address: '127.0.0.1:0'}]\n", upgrade},
+		"a kept listener":   {web + "  - {name: fresh, command: sleep, on_launcher_death: keep, listeners: [{name: a, address: '127.0.0.1:0'}]}\n", "+ fresh (with an upgrade)"},
 		"not YAML":          {"process_groups: [", "launcher.yaml:"},
 		"no such program":   {web + "  - {name: fresh, command: /no/such}\n", "launcher.yaml:6:19: process_groups[1].command"},
 	} {

@@ -258,7 +258,10 @@ func signalCommand(at *place) *cobra.Command {
 			last := len(args) - 1
 			return o.give(cmd, at, args[:last], nil, func(ctx context.Context, to pb.LauncherAdminInterfaceClient, name string) (string, error) {
 				out, err := to.SignalProcesses(ctx, &pb.SignalProcessesRequest{Name: name, Signal: args[last], Reason: o.reason})
-				return "sent to " + strings.Join(out.GetProcessIds(), ", "), err
+				if err != nil {
+					return "", err
+				}
+				return "sent to " + strings.Join(out.GetProcessIds(), ", "), nil
 			})
 		},
 	}

@@ -69,6 +69,9 @@ func TestSignal_SendsNamedSignal(t *testing.T) {
 	d := s.starts()
 	d.prints("begun a-1")
 	testkit.Equal(t, "signal", s.must("signal", "a", "hup"), "sent to a-1\n")
+	stdout, _, _ := s.says("signal", "mail", "hup", "--json", "-f", s.file())
+	testkit.Equal(t, "JSON of a signal to no process", stdout,
+		`{"name":"mail","error":"launcher: not found: neither a group nor a process has the name \"mail\"; launcher status lists them"}`+"\n")
 	d.logs("SIGHUP: admin request")
 	for _, err := os.Stat(filepath.Join(s.dir, "got-a-1")); err != nil; {
 		_, err = os.Stat(filepath.Join(s.dir, "got-a-1"))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -19,7 +20,7 @@ import (
 // reread reads the configuration file again, and lists the changes. It is the Config.Reread of the
 // launcher, which calls it for a reload, for a dry run of one, and for SIGHUP.
 //
-// It returns an error if a change needs a restart of the launcher. The changes are returned with
+// It returns an error if a change needs an upgrade or a new launcher. The changes are returned with
 // that error, so that the user sees all of them and which ones are in the way. If the launcher
 // refuses the configuration later, Locate finds the lines in this version of the file.
 func reread(at *place, now *config.Config) (launcher.Config, []string, error) {
@@ -28,9 +29,17 @@ func reread(at *place, now *config.Config) (launcher.Config, []string, error) {
 		return launcher.Config{}, nil, err
 	}
 	var changes, refused []string
+	needs := "an upgrade; undo these, or run launcher upgrade, which applies all changes"
+	if runtime.GOOS != "linux" { // there are no upgrades
+		needs = newLauncher
+	}
 	for _, c := range config.Diff(now, next) {
 		changes = append(changes, c.String())
-		if c.Effect == config.Restarts {
+		switch c.Effect {
+		case config.Restarts:
+			needs = newLauncher
+			fallthrough
+		case config.Upgrades:
 			refused = append(refused, c.String())
 		}
 	}
@@ -41,11 +50,13 @@ func reread(at *place, now *config.Config) (launcher.Config, []string, error) {
 	cfg.Source, cfg.Locate = next, source.Locate
 	cfg.File, _ = filepath.Abs(at.file)
 	if len(refused) > 0 {
-		err = fmt.Errorf("launcher: the changes in %s were not applied, because some need a restart of the launcher; undo these, or restart the launcher:\n%s",
-			at.file, strings.Join(refused, "\n"))
+		err = fmt.Errorf("launcher: the changes in %s were not applied, because some need %s:\n%s", at.file, needs, strings.Join(refused, "\n"))
 	}
 	return cfg, changes, err
 }
+
+// newLauncher continues a message: what is needed for a change that an upgrade does not apply.
+const newLauncher = "a new launcher; undo these, or stop the launcher and start it again"
 
 // sameFile returns an error if the user has named another file than the one that the launcher
 // reads.
@@ -82,7 +93,7 @@ func reloadCommand(at *place) *cobra.Command {
 		Use:   "reload",
 		Short: "Show and apply the changes of the launcher's file",
 		Long: "Show the changes of the launcher's file, and apply them: groups are started, stopped and scaled, and rolled if their processes " +
-			"must be replaced. If a change needs a restart of the launcher, nothing is applied.",
+			"must be replaced. If a change needs an upgrade or a new launcher, nothing is applied.",
 		Args:              takes(0, 0, ""),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {

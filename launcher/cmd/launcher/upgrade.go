@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,7 +21,6 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/launcher"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -93,17 +93,26 @@ func upgradeCommand(at *place) *cobra.Command {
 // confirm asks the new program whether it has taken over.
 //
 // Until then the socket of the launcher does not answer, so calls wait for it, for confirmTimeout
-// at most. The socket itself stays open all the time, so a connection is not refused but waits. An
-// error NotFound means that the program that answers knows nothing of this upgrade: for instance
-// because the launcher was killed meanwhile and started again.
+// at most. The socket itself stays open all the time, so a connection is not refused but waits. If
+// it is refused, the new program has ended. An error NotFound means that the program that answers
+// knows nothing of this upgrade: for instance because the launcher was killed meanwhile and started
+// again.
 func confirm(ctx context.Context, to pb.LauncherAdminInterfaceClient, id string) (*pb.UpgradeResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
 	for {
-		out, err := to.Upgrade(ctx, &pb.UpgradeRequest{Id: id, Confirm: true}, grpc.WaitForReady(true))
-		if status.Code(err) != codes.Unavailable || !ctxshutdown.Sleep(ctx, 10*time.Millisecond) { // the call may have come so early that the program that hands over has accepted it
+		out, err := to.Upgrade(ctx, &pb.UpgradeRequest{Id: id, Confirm: true})
+		why := status.Convert(err).Message()
+		switch {
+		case strings.Contains(why, "connect: no such file or directory"), strings.Contains(why, "connect: connection refused"):
+			return nil, errors.New("launcher: the new program has ended before it has taken over, so the launcher does not run any more; " +
+				"its log may say why. Check whether it was started again, and start it otherwise")
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return nil, fmt.Errorf("launcher: the new program has not answered for %v; launcher status says whether it has taken over", confirmTimeout)
+		case status.Code(err) != codes.Unavailable:
 			return out, err
 		}
+		ctxshutdown.Sleep(ctx, 10*time.Millisecond) // the call may have come so early that the program that hands over has accepted it
 	}
 }
 

@@ -62,6 +62,18 @@ func TestUpgrade_ExecutesOldProgramIfNewOneFailsBeforeTakeover(t *testing.T) {
 	testkit.Equal(t, "processes", d.awaits("settled", settled).pids(), before)
 }
 
+// If the new program ends before it has taken over, the launcher is gone. The command says so at once,
+// in words of its own.
+func TestUpgrade_SaysThatNewProgramHasEnded(t *testing.T) {
+	s := newSite(t, webFile)
+	d := s.runs()
+	_, stderr, code := s.says("upgrade", "-f", s.file(), s.liar("exit 3"))
+	if code != 1 || !strings.HasPrefix(stderr, "launcher: the new program has ended before it has taken over") {
+		t.Errorf("code %d: %s", code, stderr)
+	}
+	testkit.Equal(t, "exit code of the launcher", d.ends(), 3)
+}
+
 // The launcher starts itself as a guardian, and as a helper that becomes a process. That is the program
 // that runs, also when its file has been replaced, as before an upgrade or after one that went back.
 func TestRun_StartsHelpersFromRunningProgram(t *testing.T) {
