@@ -112,7 +112,7 @@ type GroupConfig struct {
 	// directory, {socket} for a path in that directory that the process can listen on, and {port}
 	// for a TCP port, from 20000 to 32767, that the launcher chooses for each process that mentions
 	// it.
-	Command []string `yaml:"command,args"`
+	Command []string `yaml:"command" form:"command,args"`
 	WorkDir string   `yaml:"working_dir"`    // if empty, the launcher's working directory
 	Env     []string `yaml:"env" form:"env"` // NAME=value, in addition to the launcher's environment
 
@@ -317,7 +317,7 @@ const (
 // continues. If the process exits meanwhile, the hook is killed, and the remaining hooks are not
 // run.
 type Hook struct {
-	Command []string      `yaml:"command,args"`
+	Command []string      `yaml:"command" form:"command,args"`
 	Timeout time.Duration `yaml:"timeout"` // limit for the hook to end; default 5 s
 }
 

@@ -64,7 +64,7 @@ func keysOf(t reflect.Type) (keys []*setting) {
 				continue
 			case f.Type.Kind() == reflect.Struct:
 				k.keys = keysOf(f.Type)
-			case tag == "command,args":
+			case k.form == "command,args":
 				k.name, k.form = "command", "command"
 				*to = append(*to, k, &setting{name: "args", field: at, form: "args"})
 				continue

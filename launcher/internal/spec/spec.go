@@ -213,7 +213,7 @@ type Roll struct {
 // A CanaryCheck judges the canaries of a roll, by a command or by a query. The zero value, with or
 // without Interval and Timeout, is no check.
 type CanaryCheck struct {
-	Command    []string      `yaml:"command,args"`
+	Command    []string      `yaml:"command" form:"command,args"`
 	Prometheus string        `yaml:"prometheus"`
 	Query      string        `yaml:"query"`
 	Interval   time.Duration `yaml:"interval"`
