@@ -407,3 +407,19 @@ func TestLauncherDeath_NextLauncherReceivesMessagesOfAdoptedProcess(t *testing.T
 		t.Errorf("a roll to a process that says nothing: %v", err)
 	}
 }
+
+// A program can change the lists of a configuration after Start, for the next launcher. The launcher has
+// copies of them.
+func TestStart_CopiesConfiguration(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "go")
+	made := bash(t, "while [ ! -e "+file+" ]; do sleep 0.01; done", "exit 3")
+	g := launcher.DefaultGroup()
+	g.Name, g.Command, g.Protocol, g.Job, g.Restart.Policy = made.Name, made.Command, launcher.Signals, true, launcher.Never
+	g.Shutdown.SuccessCodes = []int{3}
+	h := launch(t, g)
+	g.Shutdown.SuccessCodes[0] = 4
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Equal(t, "outcome", h.ends("main-1").Outcome, launcher.Clean)
+}

@@ -194,6 +194,7 @@ func (g GroupConfig) resolve() spec.Group {
 		Log:             spec.Log(g.Log),
 		Unmasked:        g.Unmasked,
 	}
+	out.Shutdown.StopSignals, out.Shutdown.SuccessCodes = copied(g.Shutdown.StopSignals), copied(g.Shutdown.SuccessCodes)
 	out.Roll.Check.Command = copied(g.Roll.Check.Command)
 	for _, h := range g.PreStop {
 		out.PreStop = append(out.PreStop, spec.Hook{Command: copied(h.Command), Timeout: h.Timeout})
