@@ -52,8 +52,9 @@ func Listen(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("peer: %w", err)
 	}
-	// Until the mode of the socket is changed, only the mode of the directory, 0700, keeps other
-	// users out.
+	// Until the mode of the socket is changed, other users are kept out only by the mode of the
+	// directory, 0700. A directory of package userdir can be entered by all; there, the check of the
+	// credentials refuses them.
 	if err := os.Chmod(path, 0o600); err != nil {
 		ln.Close()
 		return nil, fmt.Errorf("peer: %w", err)
