@@ -44,7 +44,7 @@ func endOfStderr(text string) string {
 	if i := strings.IndexByte(end, '\n'); i >= 0 && i+1 < len(end) {
 		end = end[i+1:]
 	}
-	if _, ok := lastLine(strings.Split(end, "\n"), namesError); ok {
+	if _, ok := lastLine(strings.Split(colour.ReplaceAllString(end, ""), "\n"), namesError); ok {
 		return end
 	}
 	return errorLine(text) + "\n...\n" + end
@@ -54,8 +54,8 @@ func endOfStderr(text string) string {
 // the last one that is neither part of a stack trace nor advice. If this line is a log entry that
 // reports no failure, errorLine returns the last log entry that reports one, if there is one. For a
 // crash of Node it is the first line of the error, which can have several. For arguments that package
-// flag of Go refuses, it is the error that precedes the usage. errorLine returns at most 500 bytes,
-// without colours.
+// flag of Go refuses, it is the error that precedes the usage, unless the server has run on. errorLine
+// returns at most 500 bytes, without colours.
 func errorLine(stderr string) string {
 	text := strings.TrimRight(colour.ReplaceAllString(stderr, ""), " \t\r\n")
 	if strings.Contains(text, "Exception Group Traceback") {
@@ -64,7 +64,8 @@ func errorLine(stderr string) string {
 	lines := strings.Split(text, "\n")
 	found, ok := firstOfNodeError(lines)
 	if !ok {
-		found, ok = lastLine(lines, flagError.MatchString)
+		found, ok = lastLine(lines, func(line string) bool { return flagError.MatchString(line) || runsOn.MatchString(line) })
+		ok = ok && !runsOn.MatchString(found)
 	}
 	if !ok {
 		found, ok = lastLine(lines, namesError)
@@ -109,13 +110,18 @@ func namesError(line string) bool {
 
 // traceLine matches the lines that Node, Go, Python, Rust and Java print after an error: indented
 // lines, function calls, goroutines, registers and versions.
-var traceLine = regexp.MustCompile(`^(\s|\}|- |-----|\.\.\.|Node\.js v|Require stack:|goroutine \d|created by |exit status \d|\[signal |PC=0x|runtime stack:|[sS]tack backtrace:|[a-z]\w*\s+0x[0-9a-f]+\r?$|[\w./*()\[\]-]+\(.*\)\r?$)`)
+var traceLine = regexp.MustCompile(`^(\s|\}|- |-----|\.\.\.|Node\.js v|Require stack:|goroutine \d|created by |exit status \d|\[signal |\[originating from |PC=0x|runtime stack:|[sS]tack backtrace:|([a-z]\w*\s\s+|(s1\d|link|cpsr|trap|oldmask|[er]flags) )0x[0-9a-f]+\r?$|[\pL\w./*()\[\]%~+-]+\(.*\)\r?$)`)
 
 // groupMargin matches what Python prints before each line about the exceptions of an exception group.
 var groupMargin = regexp.MustCompile(`(?m)^ +\| `)
 
 // flagError matches the errors of package flag of Go, behind which the program prints its usage.
 var flagError = regexp.MustCompile(`^(flag provided but not defined|flag needs an argument|bad flag syntax): |^invalid (boolean )?value ".*" for (flag )?-`)
+
+// runsOn matches what no usage contains: the entries of a log, and the panics of Go. If one follows
+// the error of package flag, another program has printed that error, such as a tool that the server
+// has started.
+var runsOn = regexp.MustCompile(`^\d{4}[/-]\d\d[/-]\d\d[ T]|^(panic|fatal error|SIG[A-Z]+): `)
 
 // adviceLine matches what command-line parsers, such as clap in servers written in Rust, and servers
 // print after an error: what to do instead, and where to read more.

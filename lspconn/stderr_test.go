@@ -73,6 +73,10 @@ exit status 2
 		{"Go: no stack", "runtime: goroutine stack exceeds 1000000000-byte limit\nruntime: sp=0x230ab5ae0388 stack=[0x230ab5ae0000, 0x230ad5ae0000]\nfatal error: stack overflow\n\nruntime stack:\nruntime.throw({0x4e568d?, 0x230a95a0cd20?})\n\t/usr/local/go/src/runtime/panic.go:1229 +0x48\n\ngoroutine 1 [running]:\nmain.f.func1(0x0?)\n\t/srv/main.go:7 +0x2a\n...9586930 frames elided...\nmain.main()\n\t/srv/main.go:5 +0x1d\n", "fatal error: stack overflow"},
 		{"Go: an unknown flag", "flag provided but not defined: -nosuch\nUsage of server:\n  -port int\n    \tthe port\n", "flag provided but not defined: -nosuch"},
 		{"Go: an invalid flag", "invalid value \"a\" for flag -port: parse error\nUsage of server:\n  -port int\n    \tthe port\nexit status 2\n", "invalid value \"a\" for flag -port: parse error"},
+		{"Go: a flag refused by a tool of the server", "flag provided but not defined: -x\nUsage of tool:\n  -port int\n    \tthe port\npanic: first\n\ngoroutine 1 [running]:\nmain.main()\n\t/srv/main.go:5 +0x1d\n", "panic: first"},
+		{"Go: a flag refused by a tool of the server, which goes on", "flag provided but not defined: -x\nUsage of tool:\n  -port int\n    \tthe port\n2026/11/26 10:00:00 listening without the tool\ncannot open the cache\n", "cannot open the cache"},
+		{"Go: escaped and other letters in names", "panic: first\n\ngoroutine 1 [running]:\nmain.größe({0x1, 0x2})\n\t/srv/main.go:5 +0x1d\ngithub.com/nats-io/nats%2ego.(*Conn).readLoop(0xc000012345)\n\t/srv/nats.go:5 +0x1d\ncreated by main.main in goroutine 1\n\t/srv/main.go:9 +0x1d\n[originating from goroutine 1]:\nmain.main()\n\t/srv/main.go:9 +0x1d\n", "panic: first"},
+		{"a number of an error is no register", "started\nerror 0x80070005\n", "error 0x80070005"},
 		{"Python: an exception group", `  + Exception Group Traceback (most recent call last):
   |   File "/srv/server.py", line 7, in <module>
   |     asyncio.run(main())
@@ -112,6 +116,7 @@ ModuleNotFoundError: No module named 'nope'
 func TestEndOfStderr_ContainsErrorBeforeLongTrace(t *testing.T) {
 	for _, test := range []struct{ name, trace string }{
 		{"goroutines", strings.Repeat("goroutine 7 [sync.Mutex.Lock]:\nmain.wait(0x0)\n\t/srv/main.go:5 +0x1d\n\n", 1000)},
+		{"in colours", strings.Repeat("\x1b[1mmain.wait(0x0)\x1b[0m\n\x1b[2m\t/srv/main.go:5 +0x1d\x1b[0m\n", 1000)},
 		{"Java", strings.Repeat("\tat Server.load(Server.java:3)\n", 1024)},
 	} {
 		end := lspconn.EndOfStderr("started\nfatal error: too deep\n" + test.trace)
