@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
@@ -64,16 +65,29 @@ func (e *AbandonedError) Unwrap() []error { return joinErrors(e.DrainError, e.Er
 // message of this package.
 func withoutPrefix(cause error) string { return strings.TrimPrefix(cause.Error(), "graceful: ") }
 
-// reportAndError returns the text of the report followed by that of err, if there is an error. The error
-// of httpdrain.Serve lists the oldest requests that it has cut. If err does, the text of the report does
-// not list requests.
+// reportAndError returns the text of the report followed by that of err, if there is an error. The
+// errors of httpdrain.Serve list the oldest requests that they have cut. The text of the report does
+// not list these again. It does list those of other servers: a function that returns the first error
+// of several servers, as errgroup does, drops the others.
 func reportAndError(r ctxshutdown.GuardReport, err error) string {
-	text := r.String()
 	if err == nil {
-		return text
+		return r.String()
 	}
-	if requests := r.Requests(); len(requests) > 0 && strings.Contains(err.Error(), requests[0].Request) {
-		text, _, _ = strings.Cut(text, "; requests: ")
+	text, listed, _ := strings.Cut(r.String(), "; requests: ")
+	var others []string
+	for _, q := range r.Requests() {
+		request := fmt.Sprintf("%s for %v", q.Request, q.Age.Round(time.Millisecond))
+		rest, found := strings.CutPrefix(listed, request)
+		if !found {
+			break // the report says only how many more there are
+		}
+		listed = strings.TrimPrefix(rest, ", ")
+		if !strings.Contains(err.Error(), q.Request+" for ") {
+			others = append(others, request)
+		}
+	}
+	if len(others) > 0 {
+		text += "; requests: " + strings.Join(others, ", ") + listed
 	}
 	return text + "; also: " + err.Error()
 }

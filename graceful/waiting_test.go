@@ -72,6 +72,32 @@ func TestAbandonedError_NamesRequests(t *testing.T) {
 	})
 }
 
+// A function that serves with two servers returns the error of the first that has drained, as errgroup
+// does. The error of Run also names the request of the other.
+func TestForcedError_NamesRequestsOfAllServers(t *testing.T) {
+	bubble(t, func(b *testRun) {
+		err := b.run(func(s *ctxshutdown.Swansong) error { // the stop begins after one second
+			results := make(chan error, 2)
+			for _, route := range []string{"GET /first", "GET /second"} {
+				ln, mux := testkit.Listen(), http.NewServeMux()
+				mux.HandleFunc(route, func(_ http.ResponseWriter, r *http.Request) {
+					<-r.Context().Done()
+					time.Sleep(time.Duration(len(route)) * 100 * time.Millisecond)
+				})
+				conn := ln.Dial()
+				go io.WriteString(conn, route+" HTTP/1.1\r\nHost: shop\r\n\r\n")
+				go io.Copy(io.Discard, conn)
+				go func() { results <- httpdrain.Serve(s, &http.Server{Handler: mux}, ln) }()
+			}
+			return <-results
+		})
+		testkit.Equal(t, "exit code", graceful.ExitCode(err), 2)
+		for _, request := range []string{"GET /first from pipe for ", "GET /second from pipe for "} {
+			testkit.Equal(t, "how often the error names "+request, strings.Count(err.Error(), request), 1)
+		}
+	})
+}
+
 // Without tracing, the report counts requests and jobs, and names the oldest request. It leaves out f,
 // which waits for the requests. The logger gets the same text.
 func TestRun_CountsRequestsAndJobsThatDrainWaitsFor(t *testing.T) {
