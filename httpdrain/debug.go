@@ -16,9 +16,9 @@ type debugOption func(*debugpage.Options)
 func (f debugOption) applyDebug(o *debugpage.Options) { f(o) }
 
 // LocalOnly makes [Debug] answer requests from the local machine: those whose connection, Host and
-// headers show no other origin, and that do not use HTTP/1.0, as old versions of nginx do. Use it on a listener of its own, on a loopback address or a unix
-// socket, to which no proxy forwards requests: a request that a proxy on the same machine forwards
-// can look like a local one.
+// headers show no other origin, and that do not use HTTP/1.0, as old versions of nginx do. Use it on a
+// listener of its own, on a loopback address or a unix socket, to which no proxy forwards requests: a
+// request that a proxy on the same machine forwards can look like a local one.
 func LocalOnly() DebugOption {
 	return debugOption(func(o *debugpage.Options) { o.LocalOnly = true })
 }
