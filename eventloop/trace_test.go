@@ -150,6 +150,20 @@ func TestTrace_RunIsNotOldestWork(t *testing.T) {
 	}), nil)
 }
 
+// A summary names the line of a guard that the program has acquired on the scope of a loop, also while
+// the loop has nothing to run.
+func TestTrace_GuardOfProgramIsOldestWork(t *testing.T) {
+	l := eventloop.New(ctxshutdown.New(context.Background(), ctxshutdown.WithTrace()))
+	g := l.Scope().Guard()
+	site := lineAbove()
+	work, oldest, _ := strings.Cut(l.Scope().GuardReport().Summary(), " s: ") // the age is not known on a busy machine
+	g.Release()
+	l.Stop()
+	if !strings.HasPrefix(work, "loop ×1, oldest ") || oldest != site {
+		t.Errorf("the summary says %q, and that the oldest is %q; want loop ×1 and %q", work, oldest, site)
+	}
+}
+
 // In a report, the line of a handle is the line that has called the method Handle.
 func TestTrace_NamesLineThatCreatedHandle(t *testing.T) {
 	app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"), ctxshutdown.WithTrace())

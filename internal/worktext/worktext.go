@@ -53,8 +53,8 @@ func Pluralize(n int, noun string) string {
 // Add adds the guards of the scope with the given path. d says what they stand for, and is nil if that
 // is not known. Add returns the number of guards that the report counts. If one guard stands for
 // several pieces of work, the report counts each piece as a guard. Add also returns whether the ages of
-// the guards in a trace matter: they do not if the guards are requests, whose age is known, or only
-// wait for other guards.
+// the guards in a trace matter: they do not if the guards are requests, whose age is known, or if all
+// of them only wait for other guards.
 func (l *List) Add(d *ctxkey.WorkDescriber, path string, guards int) (counted int, agesMatter bool) {
 	if l.kinds == nil {
 		l.kinds, l.waiting = map[kind]int{}, map[kind]int{}
@@ -76,7 +76,7 @@ func (l *List) Add(d *ctxkey.WorkDescriber, path string, guards int) (counted in
 	counted += w.Extra
 	if w.Count == 0 {
 		l.waiting[kind{path: path}] += guards
-		return counted, false
+		return counted, w.Extra > 0
 	}
 	l.kinds[kind{noun: w.Noun}] += w.Count
 	if len(w.Named) > 0 {
