@@ -2,6 +2,7 @@ package transport
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -32,7 +33,7 @@ func Explain(err error) string {
 
 // steps matches the beginnings of errors of package grpc, which describe the steps that led to the
 // cause.
-var steps = regexp.MustCompile(`^(connection error: |desc = "|transport: |Error while dialing: |authentication handshake failed: |dial \w+ \S+: |connect: |error reading from server: |name resolver error: )`)
+var steps = regexp.MustCompile(`^(connection error: |desc = "|transport: |Error while dialing: |authentication handshake failed: |dial \w+ \S+: |connect: |error reading from server: |error reading server preface: |name resolver error: )`)
 
 // ExplainUnavailable returns the cause of an error of package grpc with the code Unavailable. The
 // errors of the system are only in the text of the message, so its words are all there is to tell
@@ -47,8 +48,18 @@ func ExplainUnavailable(message string) string {
 		return "nothing listens on its socket"
 	case strings.Contains(cause, "connection refused"):
 		return "nothing listens on its socket any more"
-	case cause == "EOF", strings.Contains(cause, "connection reset by peer"), strings.Contains(cause, "broken pipe"), strings.Contains(cause, "transport is closing"):
+	case strings.HasPrefix(cause, "http2: "): // what was read is not HTTP/2
+		return "what listens on its socket does not serve gRPC"
+	case strings.Contains(cause, "use of closed network connection"): // package grpc has closed it after a time without an answer
+		return "it accepts the connection, but does not answer"
+	case isClosed(cause):
 		return "the connection was closed"
 	}
 	return cause
+}
+
+// isClosed reports whether a cause means that the other end has closed the connection.
+func isClosed(cause string) bool {
+	return cause == "EOF" || slices.ContainsFunc([]string{"connection reset by peer", "broken pipe", "transport is closing", "closing transport",
+		"the connection is draining"}, func(text string) bool { return strings.Contains(cause, text) })
 }
