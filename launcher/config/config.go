@@ -168,8 +168,13 @@ func Load(file string) (*Config, error) {
 // not check that programs, directories and certificates exist. The name of the file is used in
 // errors.
 func Parse(file string, text []byte) (*Config, error) {
-	c, _, err := parse(cmp.Or(file, "config"), text, false)
+	c, _, err := ParseSource(file, text)
 	return c, err
+}
+
+// ParseSource is like [Parse], and also returns the Source.
+func ParseSource(file string, text []byte) (*Config, *Source, error) {
+	return parse(cmp.Or(file, "config"), text, false)
 }
 
 func parse(file string, text []byte, here bool) (*Config, *Source, error) {

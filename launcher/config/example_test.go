@@ -76,6 +76,18 @@ func ExampleLoadSource() {
 	// says which address: true
 }
 
+// The source of a text knows where each key is.
+func ExampleParseSource() {
+	c, source, err := config.ParseSource("launcher.yaml", []byte("process_groups:\n  - name: web\n    max_surge: 2\n"))
+	if err != nil {
+		panic(err)
+	}
+	line, column := source.Position(c.Groups[0].Name, "max_surge")
+	fmt.Println(line, column)
+	// Output:
+	// 3 5
+}
+
 // Under systemd, the directory is RuntimeDirectory=.
 func ExampleDefaultDir() {
 	defer os.Setenv("RUNTIME_DIRECTORY", os.Getenv("RUNTIME_DIRECTORY"))

@@ -84,8 +84,11 @@ func ExampleSource() {
 	_, what, _ := strings.Cut(err.Error(), "launcher.yaml:")
 	where, _, _ := strings.Cut(what, ": ")
 	fmt.Println(where)
+	line, column := source.Position("sleeper", "command")
+	fmt.Println("the command is at", line, column)
 	// Output:
 	// 4:5
+	// the command is at 3 5
 }
 
 // Tools get the parts of an error, such as the line for an editor.

@@ -123,6 +123,26 @@ func TestLocate_FindsLineOfErrorInConfigurationFile(t *testing.T) {
 	}
 }
 
+// Position finds a key, also one that only its mapping is in the file for, and no group that the file
+// does not have.
+func TestSource_PositionFindsKey(t *testing.T) {
+	_, source, err := config.ParseSource("l.yaml", []byte("state_dir: /d\nprocess_groups:\n  - name: other\n  - name: web\n    shutdown:\n      grace: enforced\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		group, key   string
+		line, column int
+	}{
+		{"web", "shutdown.grace", 6, 7}, {"web", "shutdown.max_duration", 5, 5}, {"web", "retry", 4, 5}, {"other", "retry", 3, 5},
+		{"", "state_dir", 1, 1}, {"", "total_deadline", 1, 1}, {"none", "retry", 0, 0},
+	} {
+		if line, column := source.Position(c.group, c.key); line != c.line || column != c.column {
+			t.Errorf("%q of %q is at %d:%d, want %d:%d", c.key, c.group, line, column, c.line, c.column)
+		}
+	}
+}
+
 // A configuration that was not parsed from a file is validated by package launcher.
 func TestConfig_LauncherRefusesDependencyCycle(t *testing.T) {
 	c := &config.Config{Groups: []config.Group{{GroupConfig: launcher.GroupConfig{Name: "a", DependsOn: []string{"b"}}}, {GroupConfig: launcher.GroupConfig{Name: "b", DependsOn: []string{"a"}}}}}

@@ -49,10 +49,29 @@ func (s *Source) Locate(err error) error {
 	return err
 }
 
+// Position returns where the file has a key of a group, or a key of the launcher if group is empty.
+// A key that the file does not have is at the innermost mapping around it. Line and column begin at
+// 1, and are 0 if the file has no such group.
+func (s *Source) Position(group, key string) (line, column int) {
+	if group != "" {
+		n := s.indexOf(group)
+		if n < 0 {
+			return 0, 0
+		}
+		key = join(index("process_groups", n), key)
+	}
+	at := s.decoder.position(key)
+	return at.line, at.column
+}
+
+func (s *Source) indexOf(group string) int {
+	return slices.IndexFunc(s.config.Groups, func(g Group) bool { return g.Name == group })
+}
+
 // at returns err with the position of a key of a group, or err itself if the file has no such
 // group.
 func (s *Source) at(group, key, rule string, err error) error {
-	n := slices.IndexFunc(s.config.Groups, func(g Group) bool { return g.Name == group })
+	n := s.indexOf(group)
 	if n < 0 {
 		return err
 	}

@@ -479,6 +479,23 @@ func TestLauncherCommand_CompletesNamesAndExportsFiles(t *testing.T) {
 	testkit.Equal(t, "a Nomad job on standard output", []any{json.Valid([]byte(out)), code}, []any{true, 0})
 }
 
+// An export says by line what the platform cannot express. If the file does not have the key, the line
+// is that of the group.
+func TestExport_NamesLinesOfGaps(t *testing.T) {
+	s := newSite(t, "process_groups:\n  - name: other\n    command: a\n  - name: web\n    command: b\n    rlimits:\n      core: 0\n")
+	_, stderr, code := s.says("export", "kubernetes", "-f", s.file())
+	testkit.Equal(t, "exit code", code, 0)
+	for _, want := range []string{":6:5: web: rlimits: are not exported", ":4:5: web: on_failure: ", ":2:5: other: on_failure: "} {
+		if !strings.Contains(stderr, s.file()+want) {
+			t.Errorf("no line %s%s… in\n%s", s.file(), want, stderr)
+		}
+	}
+	stdout, _, _ := s.says("export", "kubernetes", "-f", s.file(), "--json")
+	if want := `{"line":6,"column":5,"group":"web","key":"rlimits","what":"`; !strings.Contains(stdout, want) {
+		t.Errorf("no %s… in\n%s", want, stdout)
+	}
+}
+
 // validate lists all errors of a file by line, and creates nothing. It prints a valid file without
 // secrets.
 func TestValidate_ListsAllErrorsAndCreatesNothing(t *testing.T) {

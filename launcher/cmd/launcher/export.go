@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/swansong-go/swansong/launcher/config"
 	"github.com/swansong-go/swansong/launcher/export"
 )
 
@@ -16,22 +17,37 @@ type exported struct {
 	Gaps  []gap             `json:"gaps"`
 }
 
-// A gap has the fields of [export.Gap], in the same order: newExported converts one to the other.
+// A gap is an [export.Gap] and where its key is in the file. If the file does not have the key, that
+// is the place of the group.
 type gap struct {
-	Group string `json:"group,omitempty"`
-	Key   string `json:"key"`
-	What  string `json:"what"`
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
+	Group  string `json:"group,omitempty"`
+	Key    string `json:"key"`
+	What   string `json:"what"`
+}
+
+// gaps returns the gaps of a result, in the order of the result.
+func gaps(r *export.Result, source *config.Source) []gap {
+	all := []gap{}
+	for _, g := range r.Gaps {
+		line, column := source.Position(g.Group, g.Key)
+		all = append(all, gap{line, column, g.Group, g.Key, g.What})
+	}
+	return all
+}
+
+// shown returns a gap as it is shown to people, in the form of an error of the file.
+func (g gap) shown(file string) string {
+	return fmt.Sprintf("%s:%d:%d: %v", file, g.Line, g.Column, export.Gap{Group: g.Group, Key: g.Key, What: g.What})
 }
 
 // newExported returns the output for a result. Without gaps the list is empty and not null, so a
 // script can iterate over it.
-func newExported(r *export.Result) exported {
-	out := exported{Files: map[string]string{}, Gaps: []gap{}}
+func newExported(r *export.Result, gaps []gap) exported {
+	out := exported{Files: map[string]string{}, Gaps: gaps}
 	for _, f := range r.Files {
 		out.Files[f.Name] = string(f.Text)
-	}
-	for _, g := range r.Gaps {
-		out.Gaps = append(out.Gaps, gap(g))
 	}
 	return out
 }
@@ -44,7 +60,7 @@ func exportCommand(at *place) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "export kubernetes|nomad|systemd -f file",
-		Short: "Write the files to run the groups on another platform, and list what it cannot do",
+		Short: "Write the files to run the groups on another platform, and list by line what it cannot do",
 		Args:  takes(1, 1, "to which platform? The platforms are "+strings.Join(export.Targets(), ", ")),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
@@ -53,7 +69,7 @@ func exportCommand(at *place) *cobra.Command {
 			return export.Targets(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := at.read()
+			c, source, err := at.read()
 			if err != nil {
 				return err
 			}
@@ -62,11 +78,11 @@ func exportCommand(at *place) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				printLine(cmd.OutOrStdout(), newExported(r))
+				printLine(cmd.OutOrStdout(), newExported(r, gaps(r, source)))
 				return nil
 			}
-			for _, gap := range r.Gaps {
-				fmt.Fprintln(cmd.ErrOrStderr(), gap)
+			for _, g := range gaps(r, source) {
+				fmt.Fprintln(cmd.ErrOrStderr(), g.shown(at.file))
 			}
 			if dir != "" {
 				if err := os.MkdirAll(dir, 0o755); err != nil {

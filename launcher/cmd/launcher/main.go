@@ -176,15 +176,15 @@ func (p *place) directory() (string, error) {
 
 // read reads the configuration file, without checks that depend on this machine: files are often
 // exported on a machine that has neither the programs nor the users of the configuration.
-func (p *place) read() (*config.Config, error) {
+func (p *place) read() (*config.Config, *config.Source, error) {
 	if p.file == "" {
-		return nil, errors.New("launcher: no configuration file; name one with -f")
+		return nil, nil, errors.New("launcher: no configuration file; name one with -f")
 	}
 	text, err := config.ReadFile(p.file)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return config.Parse(p.file, text)
+	return config.ParseSource(p.file, text)
 }
 
 // interruptible returns a context that is cancelled by ^C or SIGTERM, for commands that wait. Until
