@@ -31,6 +31,10 @@ func (p *Process) HoldSearch() (release func()) {
 	return p.search.Unlock
 }
 
+// SetFirstWait sets how long the waiter waits after Kill before it searches. The caller is
+// Spec.OnLeaderExit, which the waiter calls.
+func (p *Process) SetFirstWait(d time.Duration) { p.firstWait = d }
+
 // Searches returns how many searches have begun.
 func (p *Process) Searches() int {
 	p.mu.Lock()

@@ -42,7 +42,8 @@ type Process struct {
 	pid            int
 	cmd            *exec.Cmd // the command that was started; nil for an adopted process
 	linger         time.Duration
-	beforeReap     func() // called before the leader is reaped; may be nil
+	firstWait      time.Duration // see the constant defaultFirstWait
+	beforeReap     func()        // called before the leader is reaped; may be nil
 	contain        *container
 	stdin          *os.File
 	stdout, stderr *Output
@@ -166,7 +167,7 @@ func Start(spec Spec) (*Process, error) {
 }
 
 func newProcess(spec Spec) *Process {
-	p := &Process{linger: spec.linger(), beforeReap: spec.BeforeReap, onLeaderExit: spec.OnLeaderExit, exited: make(chan struct{}), done: make(chan struct{}), queued: map[syscall.Signal]bool{}}
+	p := &Process{linger: spec.linger(), firstWait: defaultFirstWait, beforeReap: spec.BeforeReap, onLeaderExit: spec.OnLeaderExit, exited: make(chan struct{}), done: make(chan struct{}), queued: map[syscall.Signal]bool{}}
 	if spec.ReadStdout != nil {
 		p.stdout = newOutput(spec.ReadStdout)
 	}
@@ -264,10 +265,10 @@ const killTimeout = 5 * time.Second
 // end because the others have.
 const refusedTimeout = time.Second
 
-// firstWait is the longest time for which sweep waits after Kill before it searches. A search on a busy
-// machine is slow if many processes are about to end. But a process that only the search finds has not
-// received SIGKILL until then.
-const firstWait = time.Second
+// defaultFirstWait is the longest time for which sweep waits after Kill before it searches. A search on
+// a busy machine is slow if many processes are about to end. But a process that only the search finds
+// has not received SIGKILL until then.
+const defaultFirstWait = time.Second
 
 // sweep ends the processes that the leader has left behind. Because a process that is being ended
 // may start others, sweep repeats this until it finds none.
@@ -275,7 +276,7 @@ func (p *Process) sweep() (left, survivors []Member) {
 	if p.isKilling() { // wait first, so that no search finds processes that are about to end
 		known := slices.DeleteFunc(p.knownMembers(), Member.refusesSignals)
 		p.contain.signal(known, syscall.SIGKILL) // a search may have found some of them after Kill
-		p.contain.awaitMembers(known, time.Now().Add(firstWait))
+		p.contain.awaitMembers(known, time.Now().Add(p.firstWait))
 	}
 	left = p.members()
 	if !p.contain.lists() {
