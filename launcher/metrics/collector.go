@@ -89,7 +89,8 @@ var rollStates = []string{"canary", "rolling", "rolling back", "paused"}
 // rollResults are the keys of [launcher.GroupStats].Rolls.
 var rollResults = []string{"done", "rolled back", "degraded", "interrupted", "paused", "superseded"}
 
-// label returns s in the form that Prometheus uses for label values.
+// label returns what a roll does, or has become, as the value of a label. States and outcomes keep
+// the names that they have in events, in JSON and in the protocol.
 func label(s string) string { return strings.ReplaceAll(strings.ToLower(s), " ", "_") }
 
 // Describe implements [prometheus.Collector].
@@ -151,7 +152,7 @@ func collectHealth(gauge func(*prometheus.Desc, float64, ...string), h launcher.
 		longest, limit = max(longest, p.Took()), max(limit, p.Bound)
 	}
 	for _, s := range states {
-		gauge(processes, float64(byState[s]), h.Group, label(s.String()))
+		gauge(processes, float64(byState[s]), h.Group, s.String())
 	}
 	gauge(stopping, longest.Seconds(), h.Group)
 	gauge(bound, limit.Seconds(), h.Group)
@@ -166,7 +167,7 @@ func collectCounters(counter func(*prometheus.Desc, uint64, ...string), group st
 		counter(d, n, group)
 	}
 	for _, o := range outcomes {
-		counter(ends, s.Ends[o], group, label(o.String()))
+		counter(ends, s.Ends[o], group, o.String())
 	}
 	for _, r := range rollResults {
 		counter(rolls, s.Rolls[r], group, label(r))
@@ -183,7 +184,7 @@ func collectHistograms(ch chan<- prometheus.Metric, group string, s launcher.Gro
 	}
 	histogram(startup, s.Startup, group)
 	for _, o := range outcomes {
-		histogram(shutdowns, s.Shutdowns[o], group, label(o.String()))
+		histogram(shutdowns, s.Shutdowns[o], group, o.String())
 	}
 }
 

@@ -103,17 +103,17 @@ func TestCollector_MetricsMatchKnownEvents(t *testing.T) {
 	want := map[string]float64{
 		"desired_processes web": web2, "min_healthy_processes web": web2, "ready_processes web": web2, "updated_processes web": web2,
 		"group_healthy web":   1,
-		"processes web ready": web2, "starts_total web": 2 + web2, "startup_duration_seconds web": 2 + web2,
-		"ends_total web clean": 2, "shutdown_duration_seconds web clean": 2, "rolls_begun_total web": 1, "rolls_total web done": 1,
+		"processes web READY": web2, "starts_total web": 2 + web2, "startup_duration_seconds web": 2 + web2,
+		"ends_total web CLEAN": 2, "shutdown_duration_seconds web CLEAN": 2, "rolls_begun_total web": 1, "rolls_total web done": 1,
 
-		"starts_total hang": 1, "startup_duration_seconds hang": 1, "ends_total hang forced": 1, "group_healthy hang": 1,
-		"shutdown_duration_seconds hang forced": 1,
+		"starts_total hang": 1, "startup_duration_seconds hang": 1, "ends_total hang FORCED": 1, "group_healthy hang": 1,
+		"shutdown_duration_seconds hang FORCED": 1,
 
-		"starts_total more": 1, "startup_duration_seconds more": 1, "ends_total more clean": 1, "group_healthy more": 1,
-		"shutdown_duration_seconds more clean": 1, "shutdown_extensions_total more": 1,
+		"starts_total more": 1, "startup_duration_seconds more": 1, "ends_total more CLEAN": 1, "group_healthy more": 1,
+		"shutdown_duration_seconds more CLEAN": 1, "shutdown_extensions_total more": 1,
 
 		"desired_processes loop": 1, "min_healthy_processes loop": 1, "group_given_up loop": 1, "starts_total loop": 3,
-		"restarts_total loop": 2, "ends_total loop crashed": 3, "readiness_failures_total loop": 3,
+		"restarts_total loop": 2, "ends_total loop CRASHED": 3, "readiness_failures_total loop": 3,
 	}
 	testkit.Equal(t, "metrics", got, want)
 }
@@ -213,9 +213,9 @@ func TestCollector_CountsMissedEvents(t *testing.T) {
 	await(t, m, events, "loop", func(h launcher.Health) bool { return h.GivenUp })
 	got := gather(t, registry(t, m))
 	if got["events_missed_total"] == 0 {
-		t.Errorf("no event was missed after %v ends", got["ends_total loop crashed"])
+		t.Errorf("no event was missed after %v ends", got["ends_total loop CRASHED"])
 	}
-	testkit.Equal(t, "ends", got["ends_total loop crashed"], 350.0)
+	testkit.Equal(t, "ends", got["ends_total loop CRASHED"], 350.0)
 }
 
 // The metrics can be scraped over HTTP until the last process has ended.
@@ -240,7 +240,7 @@ func TestServe_AnswersUntilLastProcessEnds(t *testing.T) {
 	completion := m.Shutdown()
 	await(t, m, events, "web", func(h launcher.Health) bool { return h.Processes[0].State.Stopping() })
 	during := scrape(t, url)
-	testkit.Equal(t, "stopping", during["processes web shutdown_requested"]+during["processes web draining"]+during["processes web blocked"], 1.0)
+	testkit.Equal(t, "stopping", during["processes web SHUTDOWN_REQUESTED"]+during["processes web DRAINING"]+during["processes web BLOCKED"], 1.0)
 	if during["stopping_longest_seconds web"] <= 0 {
 		t.Errorf("no process is stopping: %v", during)
 	}
