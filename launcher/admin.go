@@ -131,8 +131,12 @@ func (l adminLauncher) Watch() (next func(context.Context) *pb.Event, stop func(
 			if !ok {
 				return nil
 			}
-			return &pb.Event{Time: timestamppb.New(e.Time), Kind: string(e.Kind), Group: e.Group, ProcessId: e.Process,
+			out := &pb.Event{Time: timestamppb.New(e.Time), Kind: string(e.Kind), Group: e.Group, ProcessId: e.Process,
 				From: pb.ProcessState(e.From), To: pb.ProcessState(e.To), Message: e.Message, Missed: int32(e.Missed), Roll: e.Roll, Stack: e.Stack}
+			if e.Outcome != NotEnded {
+				out.Outcome = pb.Outcome_Value(e.Outcome).Enum()
+			}
+			return out
 		case <-ctx.Done():
 			return nil
 		}

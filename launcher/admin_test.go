@@ -62,16 +62,21 @@ func TestAdmin_StopProcessReportsReasonOfCaller(t *testing.T) {
 	}
 	testkit.Equal(t, "state", st.GetState(), pb.ProcessState_COMPLETE)
 	var seen []pb.ProcessState
+	var ends []string
 	for len(seen) == 0 || seen[len(seen)-1] != pb.ProcessState_COMPLETE {
 		e, err := events.Recv()
 		if err != nil {
 			t.Fatal(err)
+		}
+		if e.Outcome != nil {
+			ends = append(ends, e.GetProcessId()+" "+e.GetOutcome().String())
 		}
 		if e.GetProcessId() == "web-1" && e.GetKind() == string(launcher.Transition) && e.GetTo() != pb.ProcessState_DRAINING {
 			seen = append(seen, e.GetTo())
 		}
 	}
 	testkit.Equal(t, "states", seen, []pb.ProcessState{pb.ProcessState_SHUTDOWN_REQUESTED, pb.ProcessState_COMPLETE})
+	testkit.Equal(t, "outcomes in events", ends, []string{"web-1 CLEAN"})
 	h.enters("web-3", launcher.Ready) // web-3 replaces the stopped process
 }
 

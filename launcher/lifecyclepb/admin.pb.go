@@ -1408,9 +1408,10 @@ type Event struct {
 	From          ProcessState           `protobuf:"varint,5,opt,name=from,proto3,enum=swansong.launcher.v1.ProcessState" json:"from,omitempty"`
 	To            ProcessState           `protobuf:"varint,6,opt,name=to,proto3,enum=swansong.launcher.v1.ProcessState" json:"to,omitempty"`
 	Message       string                 `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
-	Missed        int32                  `protobuf:"varint,8,opt,name=missed,proto3" json:"missed,omitempty"` // how many events this watcher has missed just before this one
-	Roll          string                 `protobuf:"bytes,9,opt,name=roll,proto3" json:"roll,omitempty"`      // of an event about a roll: how far it has come
-	Stack         string                 `protobuf:"bytes,10,opt,name=stack,proto3" json:"stack,omitempty"`   // of a callback that has panicked; or the report of a process that was forced, see ProcessStatus
+	Missed        int32                  `protobuf:"varint,8,opt,name=missed,proto3" json:"missed,omitempty"`                                                  // how many events this watcher has missed just before this one
+	Roll          string                 `protobuf:"bytes,9,opt,name=roll,proto3" json:"roll,omitempty"`                                                       // of an event about a roll: how far it has come
+	Stack         string                 `protobuf:"bytes,10,opt,name=stack,proto3" json:"stack,omitempty"`                                                    // of a callback that has panicked; or the report of a process that was forced, see ProcessStatus
+	Outcome       *Outcome_Value         `protobuf:"varint,11,opt,name=outcome,proto3,enum=swansong.launcher.v1.Outcome_Value,oneof" json:"outcome,omitempty"` // of a process that has ended, or was killed and is not known to have ended
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1513,6 +1514,13 @@ func (x *Event) GetStack() string {
 		return x.Stack
 	}
 	return ""
+}
+
+func (x *Event) GetOutcome() Outcome_Value {
+	if x != nil && x.Outcome != nil {
+		return *x.Outcome
+	}
+	return Outcome_NOT_ENDED
 }
 
 type ReadLogsRequest struct {
@@ -2198,7 +2206,7 @@ const file_admin_proto_rawDesc = "" +
 	"\x05until\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x18\n" +
 	"\amessage\x18\t \x01(\tR\amessage\"*\n" +
 	"\x12WatchEventsRequest\x12\x14\n" +
-	"\x05group\x18\x01 \x01(\tR\x05group\"\xc8\x02\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\"\x98\x03\n" +
 	"\x05Event\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -2211,7 +2219,10 @@ const file_admin_proto_rawDesc = "" +
 	"\x06missed\x18\b \x01(\x05R\x06missed\x12\x12\n" +
 	"\x04roll\x18\t \x01(\tR\x04roll\x12\x14\n" +
 	"\x05stack\x18\n" +
-	" \x01(\tR\x05stack\"S\n" +
+	" \x01(\tR\x05stack\x12B\n" +
+	"\aoutcome\x18\v \x01(\x0e2#.swansong.launcher.v1.Outcome.ValueH\x00R\aoutcome\x88\x01\x01B\n" +
+	"\n" +
+	"\b_outcome\"S\n" +
 	"\x0fReadLogsRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05lines\x18\x02 \x01(\x05R\x05lines\x12\x16\n" +
@@ -2364,38 +2375,39 @@ var file_admin_proto_depIdxs = []int32{
 	31, // 15: swansong.launcher.v1.Event.time:type_name -> google.protobuf.Timestamp
 	0,  // 16: swansong.launcher.v1.Event.from:type_name -> swansong.launcher.v1.ProcessState
 	0,  // 17: swansong.launcher.v1.Event.to:type_name -> swansong.launcher.v1.ProcessState
-	31, // 18: swansong.launcher.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	27, // 19: swansong.launcher.v1.DryRunShutdownResponse.processes:type_name -> swansong.launcher.v1.DryRun
-	0,  // 20: swansong.launcher.v1.DryRun.state:type_name -> swansong.launcher.v1.ProcessState
-	32, // 21: swansong.launcher.v1.DryRun.metrics:type_name -> swansong.launcher.v1.ShutdownMetrics
-	30, // 22: swansong.launcher.v1.DryRun.bound:type_name -> google.protobuf.Duration
-	5,  // 23: swansong.launcher.v1.LauncherAdminInterface.StopProcess:input_type -> swansong.launcher.v1.StopProcessRequest
-	7,  // 24: swansong.launcher.v1.LauncherAdminInterface.RestartGroup:input_type -> swansong.launcher.v1.RestartGroupRequest
-	9,  // 25: swansong.launcher.v1.LauncherAdminInterface.OrderGroup:input_type -> swansong.launcher.v1.OrderGroupRequest
-	11, // 26: swansong.launcher.v1.LauncherAdminInterface.SignalProcesses:input_type -> swansong.launcher.v1.SignalProcessesRequest
-	13, // 27: swansong.launcher.v1.LauncherAdminInterface.GetProcessStatus:input_type -> swansong.launcher.v1.GetProcessStatusRequest
-	15, // 28: swansong.launcher.v1.LauncherAdminInterface.GetGroupHealth:input_type -> swansong.launcher.v1.GetGroupHealthRequest
-	19, // 29: swansong.launcher.v1.LauncherAdminInterface.WatchEvents:input_type -> swansong.launcher.v1.WatchEventsRequest
-	21, // 30: swansong.launcher.v1.LauncherAdminInterface.ReadLogs:input_type -> swansong.launcher.v1.ReadLogsRequest
-	23, // 31: swansong.launcher.v1.LauncherAdminInterface.Reload:input_type -> swansong.launcher.v1.ReloadRequest
-	28, // 32: swansong.launcher.v1.LauncherAdminInterface.Upgrade:input_type -> swansong.launcher.v1.UpgradeRequest
-	25, // 33: swansong.launcher.v1.LauncherAdminInterface.DryRunShutdown:input_type -> swansong.launcher.v1.DryRunShutdownRequest
-	6,  // 34: swansong.launcher.v1.LauncherAdminInterface.StopProcess:output_type -> swansong.launcher.v1.StopProcessResponse
-	8,  // 35: swansong.launcher.v1.LauncherAdminInterface.RestartGroup:output_type -> swansong.launcher.v1.RestartGroupResponse
-	10, // 36: swansong.launcher.v1.LauncherAdminInterface.OrderGroup:output_type -> swansong.launcher.v1.OrderGroupResponse
-	12, // 37: swansong.launcher.v1.LauncherAdminInterface.SignalProcesses:output_type -> swansong.launcher.v1.SignalProcessesResponse
-	14, // 38: swansong.launcher.v1.LauncherAdminInterface.GetProcessStatus:output_type -> swansong.launcher.v1.ProcessStatus
-	16, // 39: swansong.launcher.v1.LauncherAdminInterface.GetGroupHealth:output_type -> swansong.launcher.v1.GetGroupHealthResponse
-	20, // 40: swansong.launcher.v1.LauncherAdminInterface.WatchEvents:output_type -> swansong.launcher.v1.Event
-	22, // 41: swansong.launcher.v1.LauncherAdminInterface.ReadLogs:output_type -> swansong.launcher.v1.LogLine
-	24, // 42: swansong.launcher.v1.LauncherAdminInterface.Reload:output_type -> swansong.launcher.v1.ReloadResponse
-	29, // 43: swansong.launcher.v1.LauncherAdminInterface.Upgrade:output_type -> swansong.launcher.v1.UpgradeResponse
-	26, // 44: swansong.launcher.v1.LauncherAdminInterface.DryRunShutdown:output_type -> swansong.launcher.v1.DryRunShutdownResponse
-	34, // [34:45] is the sub-list for method output_type
-	23, // [23:34] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	3,  // 18: swansong.launcher.v1.Event.outcome:type_name -> swansong.launcher.v1.Outcome.Value
+	31, // 19: swansong.launcher.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	27, // 20: swansong.launcher.v1.DryRunShutdownResponse.processes:type_name -> swansong.launcher.v1.DryRun
+	0,  // 21: swansong.launcher.v1.DryRun.state:type_name -> swansong.launcher.v1.ProcessState
+	32, // 22: swansong.launcher.v1.DryRun.metrics:type_name -> swansong.launcher.v1.ShutdownMetrics
+	30, // 23: swansong.launcher.v1.DryRun.bound:type_name -> google.protobuf.Duration
+	5,  // 24: swansong.launcher.v1.LauncherAdminInterface.StopProcess:input_type -> swansong.launcher.v1.StopProcessRequest
+	7,  // 25: swansong.launcher.v1.LauncherAdminInterface.RestartGroup:input_type -> swansong.launcher.v1.RestartGroupRequest
+	9,  // 26: swansong.launcher.v1.LauncherAdminInterface.OrderGroup:input_type -> swansong.launcher.v1.OrderGroupRequest
+	11, // 27: swansong.launcher.v1.LauncherAdminInterface.SignalProcesses:input_type -> swansong.launcher.v1.SignalProcessesRequest
+	13, // 28: swansong.launcher.v1.LauncherAdminInterface.GetProcessStatus:input_type -> swansong.launcher.v1.GetProcessStatusRequest
+	15, // 29: swansong.launcher.v1.LauncherAdminInterface.GetGroupHealth:input_type -> swansong.launcher.v1.GetGroupHealthRequest
+	19, // 30: swansong.launcher.v1.LauncherAdminInterface.WatchEvents:input_type -> swansong.launcher.v1.WatchEventsRequest
+	21, // 31: swansong.launcher.v1.LauncherAdminInterface.ReadLogs:input_type -> swansong.launcher.v1.ReadLogsRequest
+	23, // 32: swansong.launcher.v1.LauncherAdminInterface.Reload:input_type -> swansong.launcher.v1.ReloadRequest
+	28, // 33: swansong.launcher.v1.LauncherAdminInterface.Upgrade:input_type -> swansong.launcher.v1.UpgradeRequest
+	25, // 34: swansong.launcher.v1.LauncherAdminInterface.DryRunShutdown:input_type -> swansong.launcher.v1.DryRunShutdownRequest
+	6,  // 35: swansong.launcher.v1.LauncherAdminInterface.StopProcess:output_type -> swansong.launcher.v1.StopProcessResponse
+	8,  // 36: swansong.launcher.v1.LauncherAdminInterface.RestartGroup:output_type -> swansong.launcher.v1.RestartGroupResponse
+	10, // 37: swansong.launcher.v1.LauncherAdminInterface.OrderGroup:output_type -> swansong.launcher.v1.OrderGroupResponse
+	12, // 38: swansong.launcher.v1.LauncherAdminInterface.SignalProcesses:output_type -> swansong.launcher.v1.SignalProcessesResponse
+	14, // 39: swansong.launcher.v1.LauncherAdminInterface.GetProcessStatus:output_type -> swansong.launcher.v1.ProcessStatus
+	16, // 40: swansong.launcher.v1.LauncherAdminInterface.GetGroupHealth:output_type -> swansong.launcher.v1.GetGroupHealthResponse
+	20, // 41: swansong.launcher.v1.LauncherAdminInterface.WatchEvents:output_type -> swansong.launcher.v1.Event
+	22, // 42: swansong.launcher.v1.LauncherAdminInterface.ReadLogs:output_type -> swansong.launcher.v1.LogLine
+	24, // 43: swansong.launcher.v1.LauncherAdminInterface.Reload:output_type -> swansong.launcher.v1.ReloadResponse
+	29, // 44: swansong.launcher.v1.LauncherAdminInterface.Upgrade:output_type -> swansong.launcher.v1.UpgradeResponse
+	26, // 45: swansong.launcher.v1.LauncherAdminInterface.DryRunShutdown:output_type -> swansong.launcher.v1.DryRunShutdownResponse
+	35, // [35:46] is the sub-list for method output_type
+	24, // [24:35] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_admin_proto_init() }
@@ -2404,6 +2416,7 @@ func file_admin_proto_init() {
 		return
 	}
 	file_lifecycle_proto_init()
+	file_admin_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
