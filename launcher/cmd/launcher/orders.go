@@ -53,13 +53,15 @@ func (o *orders) flags(cmd *cobra.Command, until string) {
 // launcher. The orders go out together because each can wait, with --wait, for minutes.
 func (o *orders) give(cmd *cobra.Command, at *place, names []string, prepare func(context.Context, pb.LauncherAdminInterfaceClient) error,
 	order func(ctx context.Context, to pb.LauncherAdminInterfaceClient, name string) (string, error)) error {
-	return ask(cmd, at, o.wait, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
+	var results []result
+	var errs []error
+	err := ask(cmd, at, o.wait, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
 		if prepare != nil {
 			if err := prepare(ctx, to); err != nil {
 				return err
 			}
 		}
-		results, errs := make([]result, len(names)), make([]error, len(names))
+		results, errs = make([]result, len(names)), make([]error, len(names))
 		var all sync.WaitGroup
 		for i, name := range names {
 			all.Go(func() {
@@ -70,8 +72,15 @@ func (o *orders) give(cmd *cobra.Command, at *place, names []string, prepare fun
 			})
 		}
 		all.Wait()
-		return o.print(cmd.OutOrStdout(), results, errs)
+		return joined(results, errs)
 	})
+	for i := range results {
+		if isUnanswered(errs[i]) {
+			results[i].Error = err.Error() // in the words of ask
+		}
+	}
+	o.print(cmd.OutOrStdout(), results)
+	return err
 }
 
 // orderGroup gives an order to a group, and returns what the launcher says. After an error that is
@@ -82,12 +91,8 @@ func (o *orders) orderGroup(ctx context.Context, to pb.LauncherAdminInterfaceCli
 	return out.GetMessage(), err
 }
 
-// print prints results, and returns the errors.
-//
-// Names that were refused become one error, after the results of the others. If the launcher could
-// not be reached, or has not answered, that is the whole error: it is the same for all names.
-func (o *orders) print(w io.Writer, results []result, errs []error) error {
-	var refused []string
+// print prints results. Without --json, it leaves out the errors: they are printed after it.
+func (o *orders) print(w io.Writer, results []result) {
 	for _, r := range results {
 		switch {
 		case o.json:
@@ -98,15 +103,27 @@ func (o *orders) print(w io.Writer, results []result, errs []error) error {
 		case r.Error == "":
 			fmt.Fprintln(w, r.Message)
 		}
+	}
+}
+
+// isUnanswered reports whether an error means that the launcher could not be reached, or has not
+// answered.
+func isUnanswered(err error) bool {
+	code := status.Code(err)
+	return code == codes.Unavailable || code == codes.DeadlineExceeded || code == codes.Canceled
+}
+
+// joined returns the errors of all names as one. If the launcher could not be reached, or has not
+// answered, that is the whole error, because it is the same for all names. It keeps its code, by
+// which ask makes a message of it.
+func joined(results []result, errs []error) error {
+	if i := slices.IndexFunc(errs, isUnanswered); i >= 0 {
+		return errs[i]
+	}
+	var refused []string
+	for _, r := range results {
 		if r.Error != "" {
 			refused = append(refused, r.Error)
-		}
-	}
-	for _, err := range errs {
-		switch status.Code(err) {
-		// The caller, ask, turns these into messages, so they must keep their codes.
-		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled: // the launcher could not be reached, or has not answered
-			return err
 		}
 	}
 	if len(refused) > 0 {

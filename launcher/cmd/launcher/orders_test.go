@@ -109,6 +109,24 @@ func TestCommands_PrintJSON(t *testing.T) {
 	}
 }
 
+// The JSON of an order that the launcher does not get has the error in the same words as stderr.
+func TestOrders_PrintJSONWithoutLauncher(t *testing.T) {
+	s := newSite(t, two)
+	for _, args := range [][]string{{"signal", "a", "HUP"}, {"start", "a"}, {"restart", "a"}} {
+		stdout, stderr, code := s.says(append(args, "--json", "-f", s.file())...)
+		testkit.Equal(t, "exit code", code, 1)
+		var got struct{ Name, Error string }
+		if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+			t.Fatalf("%q prints %s", args, stdout)
+		}
+		testkit.Equal(t, "name", got.Name, "a")
+		testkit.Equal(t, "error", got.Error+"\n", stderr)
+		if !strings.HasPrefix(got.Error, "launcher: cannot connect to ") {
+			t.Error(got.Error)
+		}
+	}
+}
+
 // The lines of several processes are shown in the order of their times, and no more than asked for.
 func TestLogs_MergeSeveralNames(t *testing.T) {
 	s := newSite(t, `state_dir: STATE
