@@ -479,6 +479,32 @@ func TestLauncherCommand_CompletesNamesAndExportsFiles(t *testing.T) {
 	testkit.Equal(t, "a Nomad job on standard output", []any{json.Valid([]byte(out)), code}, []any{true, 0})
 }
 
+// The status of a process that was stopped because of a failed check says which one it was.
+func TestStatus_SaysWhyUnhealthyProcessWasStopped(t *testing.T) {
+	s := newSite(t, `
+state_dir: STATE
+process_groups:
+  - name: web
+    command: sleep
+    args: ['1000']
+    protocol: signals
+    restart_policy: never
+    livenessProbe: {exec: {command: [test, -e, DIR/alive]}, periodSeconds: 0.05, failureThreshold: 1, timeoutSeconds: 60}
+`)
+	alive := filepath.Join(s.dir, "alive")
+	if err := os.WriteFile(alive, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := s.runs()
+	if err := os.Remove(alive); err != nil {
+		t.Fatal(err)
+	}
+	d.logs("to=COMPLETE")
+	if out := s.must("status", "--json=false"); !strings.Contains(out, "CLEAN; signal: terminated; unhealthy: its liveness probe, exec test, has failed") {
+		t.Error(out)
+	}
+}
+
 // An export says by line what the platform cannot express. If the file does not have the key, the line
 // is that of the group.
 func TestExport_NamesLinesOfGaps(t *testing.T) {

@@ -306,6 +306,10 @@ func describe(p *pb.ProcessStatus) string {
 	if m := p.GetMessage(); m != p.GetExit() {
 		words = append(words, m)
 	}
+	// The outcome of a process that was stopped because it failed a check can be CLEAN.
+	if why := p.GetReason(); strings.HasPrefix(why, "unhealthy") && p.GetOutcome() != pb.Outcome_NOT_ENDED {
+		words = append(words, why)
+	}
 	return clean(strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), "; "))
 }
 
