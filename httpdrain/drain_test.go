@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
@@ -116,6 +117,58 @@ func TestServe_ServesAcceptQueueOfTLSListener(t *testing.T) {
 		p.send(get)
 	}
 	v.drained()
+}
+
+// A silentListener has a method SetDeadline without effect, as a listener has that embeds another one
+// and accepts its connections in a goroutine of its own.
+type silentListener struct{ net.Listener }
+
+func (silentListener) SetDeadline(time.Time) error { return nil }
+
+// A listener whose Accept does not return after a deadline does not delay the drain for ever.
+func TestServe_ClosesListenerThatIgnoresDeadline(t *testing.T) {
+	for name, wrap := range map[string]func(net.Listener) net.Listener{
+		"TCP": func(ln net.Listener) net.Listener { return ln },
+		"TLS": func(ln net.Listener) net.Listener { return tls.NewListener(ln, &tls.Config{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := ctxshutdown.New(context.Background())
+				done := make(chan error, 1)
+				go func() { done <- httpdrain.Serve(s, &http.Server{}, wrap(silentListener{testkit.Listen()})) }()
+				synctest.Wait()
+				s.Shutdown()
+				testkit.Equal(t, "error of Serve", <-done, nil)
+			})
+		})
+	}
+}
+
+// While the server is busy with a connection that it has accepted, the listener stays open, so that it
+// can accept those in the queue afterwards.
+func TestServe_KeepsListenerBetweenAccepts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, ln := ctxshutdown.New(context.Background()), testkit.Listen()
+		var first sync.Once
+		srv := handler(ok)
+		srv.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+			first.Do(func() { time.Sleep(time.Minute) })
+			return ctx
+		}
+		done := make(chan error, 1)
+		go func() { done <- httpdrain.Serve(s, srv, ln) }()
+		var peers []*peer
+		for range 10 {
+			peers = append(peers, newPeer(t, ln.Dial()))
+		}
+		synctest.Wait()
+		s.Shutdown()
+		for _, p := range peers {
+			p.send(get)
+			p.answered()
+		}
+		testkit.Equal(t, "error of Serve", <-done, nil)
+	})
 }
 
 // Clients send requests without a pause while the server is stopped. No request is lost.

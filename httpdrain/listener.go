@@ -19,6 +19,9 @@ const (
 	// also how long the drain waits for data on a connection whose socket it cannot examine, before
 	// it closes the connection.
 	lull = time.Millisecond
+	// silentTimeout is how long the drain waits for an Accept that does not return although a deadline
+	// has been set, because another goroutine accepts the connections, say. Then it closes the listener.
+	silentTimeout = time.Second
 	// maxLateConns limits how many connections are accepted after the scope has been stopped, in
 	// case clients connect all the time: after that number the listener closes as soon as its queue
 	// is empty, without a lull, and after twice that number in any case. It is the kernel's default
@@ -48,9 +51,11 @@ type listener struct {
 	timeouts int // consecutive timeouts of Accept after the stop
 
 	mu          sync.Mutex
-	setDeadline func(time.Time) error // the method SetDeadline of queue; nil if it has none, and then timer closes the listener
-	timer       *time.Timer
-	steps       int // number of times that timer must still expire before it closes the listener
+	setDeadline func(time.Time) error // the method SetDeadline of queue; nil if it has none that works
+	timer       *time.Timer           // closes the listener if Accept does not return
+	interval    time.Duration         // duration of timer
+	steps       int                   // number of times that timer must still expire before it closes the listener
+	accepting   bool                  // whether the server is calling Accept
 	closed      bool
 	closeErr    error
 	acceptErr   error // the error that ended Accept after the stop, unless the listener was closed
@@ -89,28 +94,36 @@ func (l *listener) limitAccept() {
 	if l.closed {
 		return
 	}
+	wait := 2 * lull
 	if l.setDeadline != nil {
 		if l.setDeadline(time.Now().Add(lull)) == nil {
-			return
+			wait = silentTimeout
+		} else {
+			l.setDeadline = nil // the listener does not support deadlines
 		}
-		l.setDeadline = nil // the listener does not support deadlines
 	}
-	l.steps = waitSteps
+	l.steps, l.interval = waitSteps, wait/waitSteps
 	if l.timer == nil {
-		l.timer = time.AfterFunc(2*lull/waitSteps, l.onTimer)
+		l.timer = time.AfterFunc(l.interval, l.onTimer)
 	} else {
-		l.timer.Reset(2 * lull / waitSteps)
+		l.timer.Reset(l.interval)
 	}
 }
 
-// onTimer closes the listener when the timer has expired waitSteps times, see there, without a new
-// connection.
+func (l *listener) setAccepting(is bool) {
+	l.mu.Lock()
+	l.accepting = is
+	l.mu.Unlock()
+}
+
+// onTimer closes the listener when the timer has expired waitSteps times, see there, during one call
+// of Accept. Between two calls the queue may have connections; the next call starts the timer anew.
 func (l *listener) onTimer() {
 	l.mu.Lock()
 	l.steps--
-	isOver := l.steps <= 0
-	if !isOver {
-		l.timer.Reset(2 * lull / waitSteps)
+	isOver := l.accepting && l.steps <= 0
+	if l.accepting && !isOver {
+		l.timer.Reset(l.interval)
 	}
 	l.mu.Unlock()
 	if isOver {
@@ -120,11 +133,13 @@ func (l *listener) onTimer() {
 
 func (l *listener) Accept() (net.Conn, error) {
 	for {
-		stopping := l.stop.Err() != nil
+		l.setAccepting(true)
+		stopping := l.stop.Err() != nil // checked after setAccepting, so that either this call or the drain starts the timer
 		if stopping {
 			l.limitAccept()
 		}
 		nc, err := l.Listener.Accept()
+		l.setAccepting(false)
 		switch {
 		case err == nil:
 			return l.accept(nc, stopping), nil
