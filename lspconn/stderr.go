@@ -108,9 +108,15 @@ func namesError(line string) bool {
 	return !traceLine.MatchString(line) && !adviceLine.MatchString(line)
 }
 
-// traceLine matches the lines that Node, Go, Python, Rust and Java print after an error: indented
-// lines, function calls, goroutines, registers and versions.
-var traceLine = regexp.MustCompile(`^(\s|\}|- |-----|\.\.\.|Node\.js v|Require stack:|goroutine \d|created by |exit status \d|\[signal |\[originating from |PC=0x|runtime stack:|[sS]tack backtrace:|([a-z]\w*\s\s+|(s1\d|link|cpsr|trap|oldmask|[er]flags) )0x[0-9a-f]+\r?$|[\pL\w./*()\[\]%~+-]+\(.*\)\r?$)`)
+// traceLine matches the lines that Node, Go, Python, Rust and Java print after an error.
+var traceLine = regexp.MustCompile("^(" + strings.Join([]string{
+	`\s`, `\}`, `- `, `-----`, `\.\.\.`, // indented lines, the end of a value, lists, and what is left out
+	`Node\.js v`, `Require stack:`, `[sS]tack backtrace:`, // Node and Rust
+	`goroutine \d`, `created by `, `\[originating from `, `runtime stack:`, `\[signal `, `PC=0x`, `exit status \d`, // Go
+	`[\pL\w./*()\[\]%~+-]+\(.*\)\r?$`, // a function of Go; % escapes a dot in the last element of its package path
+	// A register of Go. Two spaces follow all names but these, unlike in "error 0x80070005".
+	`([a-z]\w*\s\s+|(s1\d|link|cpsr|trap|oldmask|[er]flags) )0x[0-9a-f]+\r?$`,
+}, "|") + ")")
 
 // groupMargin matches what Python prints before each line about the exceptions of an exception group.
 var groupMargin = regexp.MustCompile(`(?m)^ +\| `)

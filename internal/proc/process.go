@@ -167,7 +167,10 @@ func Start(spec Spec) (*Process, error) {
 }
 
 func newProcess(spec Spec) *Process {
-	p := &Process{linger: spec.linger(), firstWait: defaultFirstWait, beforeReap: spec.BeforeReap, onLeaderExit: spec.OnLeaderExit, exited: make(chan struct{}), done: make(chan struct{}), queued: map[syscall.Signal]bool{}}
+	p := &Process{
+		linger: spec.linger(), firstWait: defaultFirstWait, beforeReap: spec.BeforeReap, onLeaderExit: spec.OnLeaderExit,
+		exited: make(chan struct{}), done: make(chan struct{}), queued: map[syscall.Signal]bool{},
+	}
 	if spec.ReadStdout != nil {
 		p.stdout = newOutput(spec.ReadStdout)
 	}
