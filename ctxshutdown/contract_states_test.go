@@ -180,8 +180,8 @@ func TestShutdown_IsFinalAndVisibleAtOnce(t *testing.T) {
 			}
 		}},
 		{"the first cause that a caller sees stays, also if two stops race", func(c claim, s *ctxshutdown.Swansong) {
-			// The child is stopped with errCause. While it checks that its parent is running, the parent
-			// is stopped with another cause, which a third goroutine sees.
+			// The child is stopped with errCause. While it checks that its parent is running, the
+			// parent is stopped with another cause, which a third goroutine sees.
 			var k *ctxshutdown.Swansong
 			var seen error
 			k = child(onErr{s, new(atomic.Int32), func(call int32, ctx context.Context) error {

@@ -92,8 +92,9 @@ func checkContext(ctx context.Context) {
 	}
 }
 
-// pollable returns a context with the same Err, Done and Cause as ctx, for code that calls Err for each
-// element: for a scope its standard context, which answers twice as fast. It panics as checkContext does.
+// pollable returns a context with the same Err, Done and Cause as ctx, for code that calls Err for
+// each element: for a scope its standard context, which answers twice as fast. It panics as
+// checkContext does.
 func pollable(ctx context.Context) context.Context {
 	checkContext(ctx)
 	if s, ok := ctx.(*Swansong); ok {

@@ -256,8 +256,8 @@ func (r *Reader) copyWakeable(w io.Writer) (n int64, err error) {
 	} else {
 		n, err, dstFailed = copyio.Transfer(w, r.src)
 	}
-	// When the context ends, a deadline in the past interrupts the read of the source. The time-out that
-	// follows from it is not an error of the source.
+	// When the context ends, a deadline in the past interrupts the read of the source. The time-out
+	// that follows from it is not an error of the source.
 	if err != nil && !dstFailed && isTimeout(err) {
 		if ended := r.checkOpen(); ended != nil {
 			err = ended

@@ -208,11 +208,11 @@ func (r GuardReport) LogValue() slog.Value {
 //
 //	3 requests, 1 job and mail ×2, oldest 12 s: GET /export from 192.0.2.1:4711
 //
-// Guards of httpdrain and eventloop are requests, connections, callbacks, jobs, offloads and handles. Other
-// guards are named by the path of their scope, or are unnamed work if it is empty. The function that
-// graceful.Run runs, and the Serve of package httpdrain, are only named if nothing else is held. The
-// oldest guard is known in traced scopes, and among HTTP requests. Summary returns "nothing" if no
-// guard is held.
+// Guards of httpdrain and eventloop are requests, connections, callbacks, jobs, offloads and
+// handles. Other guards are named by the path of their scope, or are unnamed work if it is empty.
+// The function that graceful.Run runs, and the Serve of package httpdrain, are only named if
+// nothing else is held. The oldest guard is known in traced scopes, and among HTTP requests.
+// Summary returns "nothing" if no guard is held.
 func (r GuardReport) Summary() string { return r.work.Summary() }
 
 // contextName returns the name of ctx as package context prints it.

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestExamples_CoverExportedNames checks that every exported function, type and method has an example, and that every
-// example has an output, so that go test runs it.
+// TestExamples_CoverExportedNames checks that every exported function, type and method has an
+// example, and that every example has an output, so that go test runs it.
 //
 //   - A function has an example of its own.
 //   - A type has an example: its own, that of a function which returns it, or that of one of its

@@ -88,8 +88,9 @@ func slugs(text string) map[string]bool {
 	return found
 }
 
-// TestCode_IsFromNamedFile checks that every Go block names the file that it is from, and that the file contains
-// it, whatever the indentation. So all code in pages is compiled, and most of it is run.
+// TestCode_IsFromNamedFile checks that every Go block names the file that it is from, and that the
+// file contains it, whatever the indentation. So all code in pages is compiled, and most of it is
+// run.
 func TestCode_IsFromNamedFile(t *testing.T) {
 	from := 0
 	for name, text := range pages(t) {
@@ -114,8 +115,8 @@ func TestCode_IsFromNamedFile(t *testing.T) {
 	}
 }
 
-// TestGuide_StepsMatchPrograms checks that every step of the guide says how to run its program, and that the program
-// serves the addresses which the guide requests.
+// TestGuide_StepsMatchPrograms checks that every step of the guide says how to run its program, and
+// that the program serves the addresses which the guide requests.
 func TestGuide_StepsMatchPrograms(t *testing.T) {
 	guide := pages(t)["docs/guide.md"]
 	steps, err := filepath.Glob(filepath.Join(root, "examples", "guide", "*", "main.go"))
@@ -146,9 +147,9 @@ func TestGuide_StepsMatchPrograms(t *testing.T) {
 	}
 }
 
-// TestFigures_MatchBenchmarks checks that the figures of README.md are those of docs/measured/benchmarks.md, which
-// make bench writes: date and machine, the rows (without their targets and the host's spread), and the figures in
-// sentences.
+// TestFigures_MatchBenchmarks checks that the figures of README.md are those of
+// docs/measured/benchmarks.md, which make bench writes: date and machine, the rows (without their
+// targets and the host's spread), and the figures in sentences.
 func TestFigures_MatchBenchmarks(t *testing.T) {
 	all := pages(t)
 	readme, measured := all["README.md"], all["docs/measured/benchmarks.md"]

@@ -1,5 +1,5 @@
-// Package eventloop runs callbacks on one goroutine. Any number of goroutines may post callbacks, and the
-// loop stops without losing one.
+// Package eventloop runs callbacks on one goroutine. Any number of goroutines may post callbacks,
+// and the loop stops without losing one.
 //
 //	loop := eventloop.New(ctx)
 //	if err := loop.Start(); err != nil {
@@ -10,8 +10,8 @@
 //	}
 //	err := loop.Stop().Wait(waitCtx) // every accepted callback has run
 //
-// Data that only callbacks access needs no lock. A [Loop] runs callbacks in the order in which they were
-// posted, together with its timers and with the completions of work that a [Pool] does for it
+// Data that only callbacks access needs no lock. A [Loop] runs callbacks in the order in which they
+// were posted, together with its timers and with the completions of work that a [Pool] does for it
 // ([Offload], [OffloadTimeout]) and of operations that call back ([Async]).
 //
 // # The contract
@@ -54,7 +54,7 @@
 // Stopping the scope that contains the loop and the pool performs steps 3 to 5. The single steps show
 // where a shutdown is blocked.
 //
-// The contract comes from event loops in two other languages: states, Post, Stop, the drain of pools
-// and late completions from one in C++; the trigger, quiescence with a mandatory limit, and the counters
-// from one in Rust.
+// The contract comes from event loops in two other languages: states, Post, Stop, the drain of
+// pools and late completions from one in C++; the trigger, quiescence with a mandatory limit, and
+// the counters from one in Rust.
 package eventloop

@@ -12,9 +12,9 @@ import (
 // errDropped is the cause of the stop of a loop that was garbage collected.
 var errDropped = errors.New("eventloop: the loop was garbage collected without Stop")
 
-// watch returns the Loop of l. Once the program has no reference to the Loop left, no goroutine can post
-// to l or stop it, and the goroutine of l would wait forever. The garbage collector notices this, because the
-// goroutine refers to l only, and calls [loop.drop].
+// watch returns the Loop of l. Once the program has no reference to the Loop left, no goroutine can
+// post to l or stop it, and the goroutine of l would wait forever. The garbage collector notices
+// this, because the goroutine refers to l only, and calls [loop.drop].
 //
 // Exported methods have the receiver *Loop, so that a method value such as loop.Post is a reference to
 // the Loop.
@@ -37,7 +37,8 @@ func callerOfNew() string {
 	return fmt.Sprintf("%s:%d", filepath.Base(file), line)
 }
 
-// drop makes the loop stop once it has nothing to do. The runtime calls it when the Loop is unreachable.
+// drop makes the loop stop once it has nothing to do. The runtime calls it when the Loop is
+// unreachable.
 func (l *loop) drop() {
 	l.box.dropped.Store(true)
 	if l.state() == Idle { // the loop was never started, so no goroutine of the loop can stop it

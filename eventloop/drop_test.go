@@ -86,8 +86,8 @@ func TestNew_StopsUnreachableLoop(t *testing.T) {
 	}
 }
 
-// collect makes the runtime collect garbage and run cleanups, several times, so that the cleanup of a Loop
-// that is unreachable has run.
+// collect makes the runtime collect garbage and run cleanups, several times, so that the cleanup of
+// a Loop that is unreachable has run.
 func collect(t *testing.T) {
 	t.Helper()
 	for range 3 {

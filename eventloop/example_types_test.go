@@ -88,7 +88,8 @@ func ExampleLoop_WaitRunners() {
 	// <nil>
 }
 
-// With a panic handler that returns true, a panic ends only the job that panicked. Err returns the first panic of a job, with its stack.
+// With a panic handler that returns true, a panic ends only the job that panicked. Err returns the
+// first panic of a job, with its stack.
 func ExamplePool_Err() {
 	pool := eventloop.NewPool(context.Background(), 1, eventloop.WithPanicHandler(func(*eventloop.PanicError) bool { return true }))
 	release := make(chan struct{})

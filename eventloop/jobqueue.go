@@ -2,8 +2,9 @@ package eventloop
 
 import "sync"
 
-// A jobQueue contains the jobs of a pool that no worker has taken, in order. It stores them by value, so
-// that a job takes no allocation. The mutex of the pool guards it. The zero value is empty.
+// A jobQueue contains the jobs of a pool that no worker has taken, in order. It stores them by
+// value, so that a job takes no allocation. The mutex of the pool guards it. The zero value is
+// empty.
 type jobQueue struct {
 	first, last *jobChunk
 	head        int // the index, in the chunk first, of the first job

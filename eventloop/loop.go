@@ -46,8 +46,9 @@ type loop struct {
 	trace    tracer
 	guard    *ctxshutdown.Guard // released once the loop is Stopped, its timers are cancelled and its shutdown handle is triggered
 
-	// moreGuards is the number of guards beside guard that the loop itself holds: one during Run, and one
-	// for a function that is running if the loop is traced. It is set before such a guard is acquired.
+	// moreGuards is the number of guards beside guard that the loop itself holds: one during Run,
+	// and one for a function that is running if the loop is traced. It is set before such a guard
+	// is acquired.
 	moreGuards atomic.Int32
 
 	failure  atomic.Pointer[error] // the first panic or error, which Err returns

@@ -214,7 +214,8 @@ func (p *Pool) push(j job) bool {
 	return true
 }
 
-// fillRoom queues jobs that wait for room, unless the pool has been stopped. The caller has locked p.jobs.
+// fillRoom queues jobs that wait for room, unless the pool has been stopped. The caller has locked
+// p.jobs.
 func (p *Pool) fillRoom() {
 	for len(p.waiters) > 0 && p.jobs.n < p.queue {
 		j := p.waiters[0].what

@@ -78,8 +78,9 @@ func (s scenario) plan(n int) (first, second behaviour) {
 //
 //	RUNS=50 TIMEOUT_PER_RUN=10 make soak-eventloop
 //
-// DEADLINE_MS and NODE_TIMEOUT_MS apply to both scenarios. With _TIMEOUT or _SUCCESS at the end of their names, they
-// apply to one of them. CONCURRENCY is the number of clients that wait for answers at the same time.
+// DEADLINE_MS and NODE_TIMEOUT_MS apply to both scenarios. With _TIMEOUT or _SUCCESS at the end of
+// their names, they apply to one of them. CONCURRENCY is the number of clients that wait for
+// answers at the same time.
 //
 // docs/internals/eventloop.md#soak
 func TestSoak_EveryRequestEndsOnce(t *testing.T) {

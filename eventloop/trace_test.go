@@ -71,7 +71,8 @@ func TestTrace_NamesUserLineAndStackOfBlockedFunction(t *testing.T) {
 			begun := make(chan struct{})
 			p.Submit(func() { <-begun })
 			p.Submit(func() {})
-			// If SubmitWait already waits by then, a goroutine of the pool acquires the guard of its job.
+			// If SubmitWait already waits by then, a goroutine of the pool acquires the guard of
+			// its job.
 			time.AfterFunc(time.Millisecond, func() { close(begun) })
 			p.SubmitWait(context.Background(), s.wait)
 			return lineAbove()

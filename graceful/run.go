@@ -33,10 +33,10 @@ var errRunning = errors.New("graceful: Run is already running; call it once per 
 // [*ForcedError], and if guards are still held at the end an [*AbandonedError]; both wrap these
 // errors. [ExitCode] converts the error to an exit code.
 //
-// Some errors of f are not failures, if f returns them without wrapping them, or joined with nil only:
-// after the stop, Err and [context.Cause] of the scope; after Force, the cause of Work; and the error with which
-// httpdrain.Serve refuses a scope that has already been stopped, so that a signal during startup is
-// not a failure to start.
+// Some errors of f are not failures, if f returns them without wrapping them, or joined with nil
+// only: after the stop, Err and [context.Cause] of the scope; after Force, the cause of Work; and
+// the error with which httpdrain.Serve refuses a scope that has already been stopped, so that a
+// signal during startup is not a failure to start.
 //
 // If f panics, Run drains and then panics with a [*PanicError]. It does the same if a hook panics, or
 // a callback of [Process.Watch], the logger or the output. If a panic stops an event loop or a pool

@@ -13,8 +13,8 @@ func (c *conn) beginHandler(q *request) {
 		c.step(connEvent{kind: eventHTTP2})
 	}
 	if c.lastStart != 0 {
-		// A longer interval than before counts at once, a shorter one reduces the estimate by a quarter:
-		// a client that sends two requests in a row may then pause as long as before.
+		// A longer interval than before counts at once, a shorter one reduces the estimate by a
+		// quarter: a client that sends two requests in a row may then pause as long as before.
 		c.interval = max(q.start-c.lastStart, c.interval*3/4)
 	}
 	c.lastStart = q.start

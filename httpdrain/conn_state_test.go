@@ -263,7 +263,8 @@ func (r reachable) possible(name string) bool {
 	return true
 }
 
-// TestConnState_KeepsInvariantsInAllStates checks all states that can be reached with at most two handlers.
+// TestConnState_KeepsInvariantsInAllStates checks all states that can be reached with at most two
+// handlers.
 func TestConnState_KeepsInvariantsInAllStates(t *testing.T) {
 	type visit struct {
 		reachable

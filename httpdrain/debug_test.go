@@ -95,8 +95,8 @@ func TestDebug_DrainEndsDespiteEndlessEventStream(t *testing.T) {
 		pinged := make(chan struct{})
 		go func() {
 			defer close(pinged)
-			// The client sends pings for twenty seconds. The server's answer to each is longer than what
-			// the client reads until the next ping.
+			// The client sends pings for twenty seconds. The server's answer to each is longer than
+			// what the client reads until the next ping.
 			for range 2000 {
 				if _, err := io.WriteString(p, frame(6, 0, "01234567")); err != nil {
 					return

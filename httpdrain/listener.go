@@ -19,8 +19,9 @@ const (
 	// also how long the drain waits for data on a connection whose socket it cannot examine, before
 	// it closes the connection.
 	lull = time.Millisecond
-	// silentTimeout is how long the drain waits for an Accept that does not return although a deadline
-	// has been set, because another goroutine accepts the connections, say. Then it closes the listener.
+	// silentTimeout is how long the drain waits for an Accept that does not return although a
+	// deadline has been set, because another goroutine accepts the connections, say. Then it closes
+	// the listener.
 	silentTimeout = time.Second
 	// maxLateConns limits how many connections are accepted after the scope has been stopped, in
 	// case clients connect all the time: after that number the listener closes as soon as its queue

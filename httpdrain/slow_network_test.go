@@ -47,7 +47,8 @@ func TestServe_LosesNoRequestOverSlowNetwork(t *testing.T) {
 						defer client.Close()
 						in := bufio.NewReader(client)
 						for keep := true; keep; {
-							// The client notices during the pause if the server has closed the connection.
+							// The client notices during the pause if the server has closed the
+							// connection.
 							client.SetReadDeadline(time.Now().Add(think/2 + time.Duration(random.Int64N(int64(think)))))
 							if _, err := in.Peek(1); err == io.EOF {
 								return

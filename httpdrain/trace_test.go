@@ -53,8 +53,8 @@ func TestTrace_ReportsNameRequestsAndContainHandlerStacks(t *testing.T) {
 			<-entered
 		}
 	}
-	// The guard of the request /chat is released after that of the hijacked connection was acquired, and
-	// a request stays in the list of its connection a little longer than its guard.
+	// The guard of the request /chat is released after that of the hijacked connection was
+	// acquired, and a request stays in the list of its connection a little longer than its guard.
 	for !strings.Contains(v.s.GuardReport().String(), "http/hijacked") || v.s.GuardCount() > 5 || len(v.s.GuardReport().Requests()) > 0 {
 		runtime.Gosched()
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// A program that does not know the launcher is ready when its probes succeed. The port of a probe can be
-// that which the launcher has chosen for the process.
+// A program that does not know the launcher is ready when its probes succeed. The port of a probe
+// can be that which the launcher has chosen for the process.
 func ExampleProbe() {
 	dir, err := os.MkdirTemp("", "probe")
 	if err != nil {

@@ -125,8 +125,8 @@ var roles = map[string]func(args []string){
 		code, _ := strconv.Atoi(args[0])
 		os.Exit(code)
 	},
-	// This process first starts 50 processes, in sessions of their own, that ignore SIGTERM. Then it does
-	// what a test runner does.
+	// This process first starts 50 processes, in sessions of their own, that ignore SIGTERM. Then
+	// it does what a test runner does.
 	"family": func(args []string) {
 		for range 50 {
 			child := exec.Command(os.Args[0])

@@ -44,9 +44,9 @@ func quick(p launcher.Probe) launcher.Probe {
 	return p
 }
 
-// awaits gives a group a startup probe that succeeds when the returned file exists. So a process has not
-// been taken for a program that says nothing before its script makes the file, however slow the machine
-// is.
+// awaits gives a group a startup probe that succeeds when the returned file exists. So a process
+// has not been taken for a program that says nothing before its script makes the file, however slow
+// the machine is.
 func awaits(t *testing.T, g *launcher.GroupConfig) (file string) {
 	file = filepath.Join(t.TempDir(), "said")
 	g.StartupProbe = quick(launcher.Probe{Exec: launcher.ExecAction{Command: []string{"test", "-e", file}}})
@@ -123,8 +123,8 @@ func TestAuto_RollOfNginxLosesNoRequest(t *testing.T) {
 // redis-server sends READY=1 when it has loaded its data, and is stopped by SIGTERM.
 func TestAuto_RecognizesNotifyMessagesOfRedis(t *testing.T) {
 	g := program(t, "redis-server", "--supervised", "auto", "--port", "{port}", "--save", "", "--dir", t.TempDir())
-	// Redis answers after it has sent READY=1. Until then it is not taken for a program that says nothing,
-	// however slow the machine is.
+	// Redis answers after it has sent READY=1. Until then it is not taken for a program that says
+	// nothing, however slow the machine is.
 	g.StartupProbe = quick(launcher.Probe{Exec: launcher.ExecAction{Command: []string{"redis-cli", "-p", "{port}", "ping"}}})
 	h := launch(t, g).ready()
 	st := h.says("main-1", "its status says that it is ready", func(st launcher.Status) bool { return st.State == launcher.Ready })
@@ -408,8 +408,8 @@ func TestLauncherDeath_NextLauncherReceivesMessagesOfAdoptedProcess(t *testing.T
 	}
 }
 
-// A program can change the lists of a configuration after Start, for the next launcher. The launcher has
-// copies of them.
+// A program can change the lists of a configuration after Start, for the next launcher. The
+// launcher has copies of them.
 func TestStart_CopiesConfiguration(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "go")
 	made := bash(t, "while [ ! -e "+file+" ]; do sleep 0.01; done", "exit 3")

@@ -16,8 +16,8 @@ import (
 )
 
 func init() {
-	// This process tries to use sockets that are not its own, prints what it could do, and puts a symbolic
-	// link in the place of its own socket.
+	// This process tries to use sockets that are not its own, prints what it could do, and puts a
+	// symbolic link in the place of its own socket.
 	roles["trespasser"] = func(args []string) {
 		dir := os.Getenv("SWANSONG_DIR")
 		users := dir + ".users"

@@ -30,8 +30,8 @@ import (
 
 type behaviours = fakelsp.Behaviour
 
-// TestClose_ReportsHowServerEnded runs misbehaving servers in a synctest bubble, so the times are exact. They are
-// fractions of the default deadline of 10 s.
+// TestClose_ReportsHowServerEnded runs misbehaving servers in a synctest bubble, so the times are
+// exact. They are fractions of the default deadline of 10 s.
 func TestClose_ReportsHowServerEnded(t *testing.T) {
 	for _, test := range []struct {
 		name    string

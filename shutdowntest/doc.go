@@ -1,5 +1,5 @@
-// Package shutdowntest tests how code that uses [ctxshutdown] behaves when it is stopped, by stopping it at
-// every possible moment.
+// Package shutdowntest tests how code that uses [ctxshutdown] behaves when it is stopped, by
+// stopping it at every possible moment.
 //
 // A service is stopped at an arbitrary moment, and if a job is lost, it is a customer who notices.
 // [Run] runs a scenario in a [testing/synctest] bubble: first to its end, and then once for every
@@ -57,11 +57,12 @@
 //
 //	ctxshutdown.Sleep(s, time.Second)
 //
-// The scheduler decides in which order goroutines run, so two runs may differ unless no two operations
-// are simultaneous. Work that takes no time may finish before the stop by chance: give it a duration
-// with time.Sleep, which costs nothing in a bubble. The scenario itself, and loops that outlive the stop, must use
-// [ctxshutdown.Sleep]. With time.Sleep they would continue after the stop, and work whose guard was
-// released too early would have the time to finish, which hides the bug.
+// The scheduler decides in which order goroutines run, so two runs may differ unless no two
+// operations are simultaneous. Work that takes no time may finish before the stop by chance: give
+// it a duration with time.Sleep, which costs nothing in a bubble. The scenario itself, and loops
+// that outlive the stop, must use [ctxshutdown.Sleep]. With time.Sleep they would continue after
+// the stop, and work whose guard was released too early would have the time to finish, which hides
+// the bug.
 //
 // As package synctest explains, a goroutine that waits for the network or for a mutex is not durably
 // blocked; use [net.Pipe] instead of a network. While a goroutine waits for a mutex that is never

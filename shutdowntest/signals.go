@@ -20,10 +20,10 @@ import (
 //
 // A second SIGTERM within a second would not count.
 //
-// Run receives the signals that graceful.WithSignals configures, in the order in which they are sent. As
-// with signals of the system, send does not wait until a signal has been handled, and a signal is
-// lost if 16 others are waiting. The context is for one Run at a time. Inside of [Run], use it with a
-// ctx that derives from s, for tests that the end of s does not cover.
+// Run receives the signals that graceful.WithSignals configures, in the order in which they are
+// sent. As with signals of the system, send does not wait until a signal has been handled, and a
+// signal is lost if 16 others are waiting. The context is for one Run at a time. Inside of [Run],
+// use it with a ctx that derives from s, for tests that the end of s does not cover.
 func Signals(ctx context.Context) (_ context.Context, send func(os.Signal)) {
 	signals := make(chan os.Signal, 16)
 	return context.WithValue(ctx, ctxkey.Signals{}, signals), func(sig os.Signal) {

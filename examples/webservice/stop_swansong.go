@@ -24,8 +24,8 @@ import (
 //	   └─ disk    write the buffer to disk
 func serveUntilDrained(ln net.Listener, sv *service) error { return serveGracefully(ln, sv, false) }
 
-// serveGracefully is serveUntilDrained with options for graceful.Run. It prints the address of the debug
-// page if the service stays open long enough for a person to look at it.
+// serveGracefully is serveUntilDrained with options for graceful.Run. It prints the address of the
+// debug page if the service stays open long enough for a person to look at it.
 func serveGracefully(ln net.Listener, sv *service, isForPerson bool, opts ...graceful.Option) error {
 	admin, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -72,8 +72,8 @@ func ExampleWithName() {
 	// <nil>
 }
 
-// A server that is alone keeps its clients in the lame duck phase: there is no other server to which they
-// could move.
+// A server that is alone keeps its clients in the lame duck phase: there is no other server to
+// which they could move.
 func ExampleKeepInLameDuck() {
 	err := graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
 		srv := &http3.Server{Addr: "127.0.0.1:0", TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate()}}}

@@ -18,8 +18,8 @@ import (
 )
 
 // Serve accepts QUIC connections on the socket pc and serves HTTP/3 on them as srv says, until s or
-// the server's own scope is stopped. It returns when the server has drained: all connections are closed, and the guards of all
-// requests are released. It closes pc in every case. It returns
+// the server's own scope is stopped. It returns when the server has drained: all connections are
+// closed, and the guards of all requests are released. It closes pc in every case. It returns
 //
 //   - nil if the scope was stopped and all requests were finished; a request whose client paused for too
 //     long in the middle of a header does not count,

@@ -165,8 +165,8 @@ func ExampleConfig_WithGroup() {
 	// kv min_healthy_instances
 }
 
-// A probe has the keys that it has in the file of a Deployment. What it does not set has the defaults of
-// Kubernetes.
+// A probe has the keys that it has in the file of a Deployment. What it does not set has the
+// defaults of Kubernetes.
 func ExampleProbe() {
 	c, err := config.Parse("launcher.yaml", []byte(`
 process_groups:

@@ -162,7 +162,8 @@ func (r *runner) runTest(t testCommand, program, chosen string) (res result) {
 	if err != nil && !errors.As(err, &exit) {
 		fmt.Fprintln(&text, err)
 	}
-	// If the run is interrupted or the program cannot be started, the result says nothing about the test.
+	// If the run is interrupted or the program cannot be started, the result says nothing about the
+	// test.
 	res.finished = r.ctx.Err() == nil && (err == nil || exit != nil)
 	res.passed = err == nil && res.finished
 	res.failing = cmp.Or(res.failing, running)

@@ -21,7 +21,8 @@ import (
 // its mutants, and an environment variable selects one of them. These are the mutant schemata of
 // Untch, Offutt and Harrold (Mutation Analysis Using Mutant Schemata, ISSTA 1993).
 //
-// A package has one shared program for each set of compiler flags, such as -race, that its mutants have.
+// A package has one shared program for each set of compiler flags, such as -race, that its mutants
+// have.
 //
 // The shared program differs from the real one: a larger function may no longer be inlined. So the
 // named test must pass in the shared program while no mutant is selected. A mutant that is not

@@ -1,5 +1,5 @@
-// Command 7-production is an HTTP service with probes, metrics, a debug page and logs. The manifests and
-// units in docs/deploy run it as it is.
+// Command 7-production is an HTTP service with probes, metrics, a debug page and logs. The
+// manifests and units in docs/deploy run it as it is.
 package main
 
 import (

@@ -66,8 +66,8 @@ func TestEvents_ShowReportOfForcedProcess(t *testing.T) {
 	d.stops()
 }
 
-// An event that is no transition has no states in JSON, and a transition has both. A text that looks like a
-// key stays as it is.
+// An event that is no transition has no states in JSON, and a transition has both. A text that
+// looks like a key stays as it is.
 func TestPrintJSON_LeavesOutStatesOfOtherEvents(t *testing.T) {
 	const text = `"from": "PROCESS_STATE_UNSPECIFIED", `
 	for _, c := range []struct {

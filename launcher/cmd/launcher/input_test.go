@@ -254,8 +254,8 @@ func TestCommandLine_ErrorMessagesSayWhatUserCanDo(t *testing.T) {
 	}
 }
 
-// A file is not valid if the launcher would refuse it at its start, because the user of its processes could
-// not reach their sockets.
+// A file is not valid if the launcher would refuse it at its start, because the user of its
+// processes could not reach their sockets.
 func TestValidate_RefusesUserThatCannotReachSockets(t *testing.T) {
 	s := newSite(t, "state_dir: STATE\nprocess_groups:\n  - name: web\n    command: RUNNER\n    user: nobody\n")
 	want := "and a process with the uid 65534 cannot enter " + s.dir

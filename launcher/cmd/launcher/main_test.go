@@ -102,8 +102,9 @@ func newSite(t *testing.T, yaml string) *site {
 
 func (s *site) file() string { return filepath.Join(s.dir, "launcher.yaml") }
 
-// write writes the configuration file. It replaces STATE, RUNNER and DIR in the text by paths. A group on
-// one line gets protocol grpc, so that it does not depend on the speed of the machine when it is ready.
+// write writes the configuration file. It replaces STATE, RUNNER and DIR in the text by paths. A
+// group on one line gets protocol grpc, so that it does not depend on the speed of the machine when
+// it is ready.
 func (s *site) write(yaml string) {
 	s.t.Helper()
 	yaml = strings.NewReplacer("STATE", filepath.Join(s.dir, "s"), "command: RUNNER,", "command: "+testrunner+", protocol: grpc,", "RUNNER", testrunner, "DIR", s.dir).Replace(yaml)

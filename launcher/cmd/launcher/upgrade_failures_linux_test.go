@@ -158,8 +158,8 @@ func (s *site) liar(does string) string {
 	return script
 }
 
-// A stop signal that a program has got shortly before it has executed another one stops the launcher, once, whether
-// the other one takes over or goes back.
+// A stop signal that a program has got shortly before it has executed another one stops the
+// launcher, once, whether the other one takes over or goes back.
 func TestUpgrade_LosesNoStopSignal(t *testing.T) {
 	for _, args := range []string{`"$@"`, "run --no-such-flag"} {
 		s := newSite(t, `

@@ -98,7 +98,8 @@ func settled(s status) bool {
 	return true
 }
 
-// webFile is the beginning of a configuration file: settings of the group, and other groups, can follow.
+// webFile is the beginning of a configuration file: settings of the group, and other groups, can
+// follow.
 const webFile = `
 state_dir: STATE
 process_groups:

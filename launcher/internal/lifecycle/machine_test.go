@@ -565,7 +565,8 @@ func TestMachine_KillsProcessInTimeWhateverHappens(t *testing.T) {
 	}
 }
 
-// States only move forward, except from BLOCKED to DRAINING and from READY to WARMING. An ended process keeps its state.
+// States only move forward, except from BLOCKED to DRAINING and from READY to WARMING. An ended
+// process keeps its state.
 func TestState_OnlyMovesForward(t *testing.T) {
 	for from := lifecycle.Spawning; from <= lifecycle.Gone; from++ {
 		for to := lifecycle.Spawning; to <= lifecycle.Gone; to++ {

@@ -147,7 +147,8 @@ func isOurs(e fs.DirEntry) bool {
 	return e.Type()&fs.ModeSocket != 0 && (isSocket && isUID(uid) || strings.HasSuffix(e.Name(), ".note"))
 }
 
-// foreign returns the name of something that no launcher makes in the directory, empty if there is none.
+// foreign returns the name of something that no launcher makes in the directory, empty if there is
+// none.
 func foreign(entries []fs.DirEntry) string {
 	for _, e := range entries {
 		if !isOurs(e) {

@@ -67,8 +67,8 @@ func TestCheck_RefusesUnsafeParents(t *testing.T) {
 	}
 }
 
-// What is at the path already is only used if it is a directory, and not a symbolic link to one. Nothing
-// is removed by way of a symbolic link.
+// What is at the path already is only used if it is a directory, and not a symbolic link to one.
+// Nothing is removed by way of a symbolic link.
 func TestMake_RefusesSymbolicLink(t *testing.T) {
 	dir, err := os.MkdirTemp("", "users")
 	if err != nil {
