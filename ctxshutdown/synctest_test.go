@@ -152,6 +152,7 @@ func TestRoot_MayBeGarbageCollectedAfterItsSynctestBubble(t *testing.T) {
 	reports := make(lines, 1000)
 	logger := slog.New(slog.NewTextHandler(reports, nil))
 	trace := []ctxshutdown.Option{ctxshutdown.WithTrace(), ctxshutdown.WithLogger(logger), ctxshutdown.WithName("forgotten")}
+	var never []context.CancelFunc // are not called: a goroutine that waits for these contexts would stay
 	for name, use := range map[string]func(s *ctxshutdown.Swansong){
 		"untouched":   func(*ctxshutdown.Swansong) {},
 		"waited for":  func(s *ctxshutdown.Swansong) { s.Done(); s.Completion().Done(); s.Work().Done() },
@@ -171,6 +172,9 @@ func TestRoot_MayBeGarbageCollectedAfterItsSynctestBubble(t *testing.T) {
 					use(ctxshutdown.New(context.Background()))
 					use(ctxshutdown.New(context.Background(), trace...))
 					use(child(t.Context(), trace...))
+					ctx, cancel := context.WithCancel(context.Background())
+					never = append(never, cancel)
+					use(ctxshutdown.New(ctx))
 				})
 			}
 			runtime.GC()

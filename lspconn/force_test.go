@@ -5,12 +5,14 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/lspconn"
 )
@@ -59,6 +61,52 @@ func TestForce_SkipsHandshake(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Force sends SIGKILL before stdin is closed, so that the server cannot end in another way.
+func TestForce_SendsSIGKILLBeforeStdinIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &orderedEnd{inProcess: serveInProcess(behaviours{})}
+		conn, err := lspconn.StartWith(t.Context(), lspconn.Server{Command: []string{"ordered"}}, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Ready(t.Context())
+		conn.Force(errForce)
+		mustClose(t, conn)
+		if !p.killed.Load() || p.closedEarly.Load() {
+			t.Errorf("killed: %v; stdin was closed before: %v", p.killed.Load(), p.closedEarly.Load())
+		}
+	})
+}
+
+// An orderedEnd records whether its stdin was closed before SIGKILL was sent. Sending takes a
+// millisecond, so that a connection that does not wait for it closes stdin first.
+type orderedEnd struct {
+	*inProcess
+	killed, closedEarly atomic.Bool
+}
+
+func (p *orderedEnd) Stdin() io.WriteCloser { return orderedPipe{p.inProcess.Stdin(), p} }
+
+func (p *orderedEnd) End(at proc.Deadlines) (proc.Exit, error) {
+	if !at.Kill.After(time.Now()) {
+		time.Sleep(time.Millisecond)
+		p.killed.Store(true)
+	}
+	return p.inProcess.End(at)
+}
+
+type orderedPipe struct {
+	io.WriteCloser
+	of *orderedEnd
+}
+
+func (p orderedPipe) Close() error {
+	if !p.of.killed.Load() {
+		p.of.closedEarly.Store(true)
+	}
+	return p.WriteCloser.Close()
 }
 
 // Force ends the handshake at once, while the queue is being written or while shutdown waits for
