@@ -52,6 +52,7 @@ func deadlines(w io.Writer, n int) error {
 		}
 		g.Command, g.Env = []string{self, c.kind}, []string{role + "=stuck", "GOMAXPROCS=1"}
 		g.Shutdown.Grace, g.Shutdown.GraceEnforced, g.Shutdown.SIGTERMTimeout = grace, true, sigterm
+		g.Protocol = launcher.GRPC // with Auto, a process that starts slowly on a busy machine is stopped by signals, within Max
 		g.Restart.Policy = launcher.Never
 		cfg := launcher.Config{Groups: []launcher.GroupConfig{g}}
 		bound, name := grace+sigterm, c.kind
