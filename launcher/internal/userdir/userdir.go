@@ -164,16 +164,15 @@ func Give(path string, as *proc.User) error { return os.Lchown(path, int(as.UID)
 // RemoveFilesOf removes the sockets of a process that has ended. Their names are the id and one of
 // the suffixes.
 func RemoveFilesOf(launcherDir, id string, suffixes []string) {
-	root := open(launcherDir)
+	root, entries := open(launcherDir)
 	if root == nil {
 		return
 	}
 	defer root.Close()
-	entries, _ := fs.ReadDir(root.FS(), ".") // an error means that nothing is known to remove
 	for _, suffix := range suffixes {
 		removeSocket(root, id+"."+suffix)
 		for _, e := range entries {
-			if e.IsDir() && isUID(e.Name()) {
+			if e.IsDir() {
 				removeSocket(root, filepath.Join(e.Name(), id+"."+suffix))
 			}
 		}
@@ -190,15 +189,11 @@ func removeSocket(root *os.Root, path string) {
 // which then nothing is left. All other files stay, because a launcher calls Remove even if it has
 // not made the directory, and another program may have made one of that name.
 func Remove(launcherDir string) {
-	root := open(launcherDir)
+	root, entries := open(launcherDir)
 	if root == nil {
 		return
 	}
 	defer root.Close()
-	entries, err := fs.ReadDir(root.FS(), ".")
-	if err != nil || foreign(entries) != "" {
-		return
-	}
 	for _, e := range entries {
 		if e.IsDir() {
 			theirs, _ := fs.ReadDir(root.FS(), e.Name())
@@ -211,16 +206,19 @@ func Remove(launcherDir string) {
 	os.Remove(Of(launcherDir)) // fails where systemd has made the directory, and removes it
 }
 
-// open opens the directory, so that no symbolic link in it leads elsewhere. It returns nil if there
-// is none, or if it does not belong to the launcher's user.
-func open(launcherDir string) *os.Root {
+// open opens the directory, so that no symbolic link in it leads elsewhere, and returns what is in
+// it. It returns nil if there is none, if it does not belong to the launcher's user, or if
+// something is in it that no launcher makes: Make does not use such a directory either.
+func open(launcherDir string) (*os.Root, []fs.DirEntry) {
 	root, err := os.OpenRoot(Of(launcherDir))
 	if err != nil {
-		return nil
+		return nil, nil
 	}
-	if info, err := root.Stat("."); err != nil || peer.OfAnother(info) {
+	info, err := root.Stat(".")
+	entries, failed := fs.ReadDir(root.FS(), ".")
+	if err != nil || failed != nil || peer.OfAnother(info) || foreign(entries) != "" {
 		root.Close()
-		return nil
+		return nil, nil
 	}
-	return root
+	return root, entries
 }

@@ -133,6 +133,14 @@ func TestRemove_LeavesFilesOfOthers(t *testing.T) {
 	if err := userdir.Make(launcher, own); err != nil {
 		t.Fatal(err)
 	}
+	theirs := filepath.Join(userdir.In(launcher, own.UID), "web-2.sock")
+	if err := os.WriteFile(theirs, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	userdir.RemoveFilesOf(launcher, "web-2", []string{"sock"})
+	if err := os.Remove(theirs); err != nil {
+		t.Errorf("a file of the user that is not a socket: %v", err)
+	}
 	listen(t, userdir.SocketFor(launcher, own.UID))
 	listen(t, filepath.Join(userdir.In(launcher, own.UID), "web-1.sock"))
 	userdir.Remove(launcher)
@@ -147,14 +155,15 @@ func TestRemove_LeavesFilesOfOthers(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	socket := filepath.Join(userdir.Of(launcher), "1000.sock")
+	socket, note := filepath.Join(userdir.Of(launcher), "1000.sock"), filepath.Join(userdir.Of(launcher), "web-1.note")
 	listen(t, socket)
+	listen(t, note)
 	if err := userdir.Make(launcher, own); !strings.Contains(testkit.ErrorText(err), "contains photos, which no launcher has made") {
 		t.Errorf("Make: %v", err)
 	}
-	userdir.RemoveFilesOf(launcher, "web-1", []string{"sock"})
+	userdir.RemoveFilesOf(launcher, "web-1", []string{"sock", "note"})
 	userdir.Remove(launcher)
-	for _, path := range []string{file, socket} {
+	for _, path := range []string{file, socket, note} {
 		if _, err := os.Lstat(path); err != nil {
 			t.Errorf("in a directory that no launcher has made: %v", err)
 		}
