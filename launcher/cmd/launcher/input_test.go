@@ -257,13 +257,23 @@ func TestCommandLine_ErrorMessagesSayWhatUserCanDo(t *testing.T) {
 // A file is not valid if the launcher would refuse it at its start, because the user of its
 // processes could not reach their sockets.
 func TestValidate_RefusesUserThatCannotReachSockets(t *testing.T) {
-	s := newSite(t, "state_dir: STATE\nprocess_groups:\n  - name: web\n    command: RUNNER\n    user: nobody\n")
-	want := "and a process with the uid 65534 cannot enter " + s.dir
-	if os.Geteuid() != 0 {
-		want = "only root"
-	}
-	_, stderr, code := s.says("validate", s.file())
-	if code == 0 || !strings.Contains(stderr, "process_groups[0].user: ") || !strings.Contains(stderr, want) {
-		t.Errorf("exit code %d: %s, want %q", code, stderr, want)
+	for what, keys := range map[string]string{
+		"the protocol": "",
+		"a hook":       "    protocol: signals\n    pre_stop: [{command: 'true', args: ['{socket}']}]\n",
+		"a variable":   "    protocol: signals\n    env_file: [DIR/env]\n",
+		"a probe":      "    protocol: signals\n    readinessProbe: {exec: {command: ['true', '{socket}']}}\n",
+	} {
+		s := newSite(t, "state_dir: STATE\nprocess_groups:\n  - name: web\n    command: RUNNER\n    user: nobody\n"+keys)
+		if err := os.WriteFile(filepath.Join(s.dir, "env"), []byte("ADDRESS={socket}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want := "and a process with the uid 65534 cannot enter " + s.dir
+		if os.Geteuid() != 0 {
+			want = "only root"
+		}
+		_, stderr, code := s.says("validate", s.file())
+		if code == 0 || !strings.Contains(stderr, "process_groups[0].user: ") || !strings.Contains(stderr, want) {
+			t.Errorf("sockets for %s: exit code %d: %s, want %q", what, code, stderr, want)
+		}
 	}
 }
