@@ -73,8 +73,8 @@ func (k *checker) secret(s launcher.SecretConfig) {
 }
 
 // values checks the configuration by the rules of package launcher. It turns the field of a problem
-// into a key. A field without a key is not reported: a file cannot set it, or the decoder has
-// checked it.
+// into a key. A rule for a field without a key is reported at the group by the field, so that no
+// rule is lost if package launcher gets a field that a file cannot set.
 func (k *checker) values(c *Config) {
 	in := c.Launcher()
 	in.Dir = cmp.Or(c.StateDir, "/") // the default directory depends on the machine; it is checked when the launcher starts
@@ -86,10 +86,21 @@ func (k *checker) values(c *Config) {
 			at = index("process_groups", p.Group)
 		}
 		compared := p.ComparedWith()
-		if key, ok := keyOf(at, p.Field); ok && !slices.ContainsFunc(compared, func(f spec.Field) bool { return k.isWrong(at, f) }) {
+		key, ok := keyOf(at, p.Field)
+		switch {
+		case isMapping(p.Field), slices.ContainsFunc(compared, func(f spec.Field) bool { return k.isWrong(at, f) }):
+		case !ok:
+			k.fail(at, "%s: %s", p.Field, p.Rule(lastName))
+		default:
 			k.must(false, key, "%s", p.Rule(lastName))
 		}
 	}
+}
+
+// isMapping reports whether the field is an element of a list that is a mapping in the file. The
+// decoder has checked its elements by their names; see forms.
+func isMapping(f spec.Field) bool {
+	return strings.HasPrefix(string(f), "Env[") || strings.HasPrefix(string(f), "Rlimits[")
 }
 
 // isWrong reports whether the key of a field already has an error.

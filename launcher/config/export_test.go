@@ -39,3 +39,10 @@ func EffectOf(field string) (effect Effect, ok bool) {
 	}
 	return "", false
 }
+
+// WithoutKey makes a field one that no key sets, until restore is called.
+func WithoutKey(field string) (restore func()) {
+	key := keys[field]
+	delete(keys, field)
+	return func() { keys[field] = key }
+}

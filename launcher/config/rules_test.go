@@ -138,6 +138,13 @@ func TestParse_ReportsEachBrokenRuleOnce(t *testing.T) {
 	}
 }
 
+// A rule of package launcher holds in a file even if no key sets its field.
+func TestParse_ReportsRuleOfFieldWithoutKey(t *testing.T) {
+	defer config.WithoutKey("Restart.CrashLimit")()
+	_, err := config.Parse("f", []byte("process_groups:\n- {name: kv, restart_policy: {crash_loop_limit: -1}}\n"))
+	testkit.Equal(t, "error", testkit.ErrorText(err), "f:2:3: process_groups[0]: Restart.CrashLimit: must be 0 or more, not -1")
+}
+
 // Configurations that look wrong, but are valid.
 func TestParse_AcceptsUnusualConfigurations(t *testing.T) {
 	const tcp = "lifecycle: {transport: tcp, address: '127.0.0.1:5000', tls: {cert_file: /a, key_file: /b, ca_file: /c}}"
