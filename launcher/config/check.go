@@ -134,18 +134,12 @@ func (k *checker) group(at string, g *Group, c *Config) {
 var reserved = []string{"LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET"}
 
 // users checks that processes can run as the user and the group on this machine. The default of
-// stateDir depends on the environment, and is checked when the launcher starts. Whatever can have
-// {socket} in it is part of the check, the variables of env_file included.
+// stateDir depends on the environment, and is checked when the launcher starts.
 func (k *checker) users(at string, g *Group, stateDir string) {
 	if !k.here {
 		return
 	}
-	as := spec.Group{User: g.User, UserGroup: g.UserGroup, Protocol: g.Protocol, Command: g.Command, Env: g.launcher().Env,
-		StartupProbe: g.StartupProbe, ReadinessProbe: g.ReadinessProbe, LivenessProbe: g.LivenessProbe}
-	for _, h := range g.PreStop {
-		as.PreStop = append(as.PreStop, spec.Hook(h))
-	}
-	if field, err := confine.CheckUser(as, stateDir); err != nil {
+	if field, err := confine.CheckUser(g.spec(), stateDir); err != nil {
 		k.must(false, at+"."+keys[field], "%v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/swansong-go/swansong/internal/mask"
 	"github.com/swansong-go/swansong/launcher"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
 // Effect says what a reload does because of a change.
@@ -88,7 +89,7 @@ func Diff(now, next *Config) []Change {
 		}
 	}
 	var all []Change
-	compare := func(group string, old, new leaves) {
+	compare := func(group string, old, new leaves, firstPort bool) {
 		for _, key := range old.keysWith(new) {
 			o, n := old.at[key], new.at[key]
 			if o.raw != n.raw {
@@ -98,17 +99,17 @@ func Diff(now, next *Config) []Change {
 				if g := next.Group(group); key == "on_launcher_death" && len(g.Listen) > 0 {
 					effect = Upgrades // the guardian gets the listeners of kept groups only when it starts
 				}
-				if strings.Contains(n.raw, "{port}") && !old.contain("{port}") {
+				if firstPort && strings.Contains(n.raw, spec.PortPlaceholder) {
 					effect = Rolls // the instances that run have no port
 				}
 				all = append(all, Change{group, key, o.seen, n.seen, effect})
 			}
 		}
 	}
-	compare("", a, b)
+	compare("", a, b, false)
 	for _, g := range now.Groups {
 		if h := next.Group(g.Name); h != nil {
-			compare(g.Name, flatten(now, &g), flatten(next, h))
+			compare(g.Name, flatten(now, &g), flatten(next, h), h.spec().UsesPort() && !g.spec().UsesPort())
 		} else {
 			all = append(all, Change{Group: g.Name, Effect: Stops})
 		}
@@ -135,16 +136,6 @@ type leaf struct {
 type leaves struct {
 	keys []string // names of the keys, in the order of the fields of the struct
 	at   map[string]leaf
-}
-
-// contain reports whether a value contains a text.
-func (l leaves) contain(text string) bool {
-	for _, v := range l.at {
-		if strings.Contains(v.raw, text) {
-			return true
-		}
-	}
-	return false
 }
 
 // keysWith returns the keys of l, followed by those that only m has.

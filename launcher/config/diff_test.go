@@ -150,16 +150,22 @@ func fill(v reflect.Value) {
 	}
 }
 
+// The first {port} rolls the group, because its processes have no port yet. In the check of canaries,
+// {port} stands for nothing, and rolls nothing.
 func TestDiff_FirstPortInHookRollsGroup(t *testing.T) {
-	now := parse(t, `{process_groups: [{name: a}, {name: b, env: {PORT: '{port}'}}]}`)
-	next := parse(t, `{process_groups: [{name: a, pre_stop: [{command: drain, args: ['{port}']}]}, {name: b, env: {PORT: '{port}'}, pre_stop: [{command: drain, args: ['{port}']}]}]}`)
+	const (
+		hook  = ", pre_stop: [{command: drain, args: ['{port}']}]"
+		check = ", canary: {instances: 1, check: {command: judge, args: ['{port}']}}"
+	)
+	now := parse(t, "{process_groups: [{name: a}, {name: b, env: {PORT: '{port}'}}, {name: c}, {name: d"+check+"}]}")
+	next := parse(t, "{process_groups: [{name: a"+hook+"}, {name: b, env: {PORT: '{port}'}"+hook+"}, {name: c"+check+"}, {name: d"+check+hook+"}]}")
 	effects := map[string]config.Effect{}
 	for _, c := range config.Diff(now, next) {
 		if strings.Contains(c.New, "{port}") {
 			effects[c.Group] = c.Effect
 		}
 	}
-	testkit.Equal(t, "effects", effects, map[string]config.Effect{"a": config.Rolls, "b": config.AtOnce})
+	testkit.Equal(t, "effects", effects, map[string]config.Effect{"a": config.Rolls, "b": config.AtOnce, "c": config.AtOnce, "d": config.Rolls})
 }
 
 func TestDiff_IsEmptyForEqualConfigurations(t *testing.T) {

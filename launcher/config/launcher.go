@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/swansong-go/swansong/launcher"
+	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
 // Dir returns the launcher's directory: StateDir, or [DefaultDir] if StateDir is empty.
@@ -46,5 +47,16 @@ func (g *Group) launcher() launcher.GroupConfig {
 	}
 	maps.Copy(all, variables(g.Env))
 	out.Env = environment(all)
+	return out
+}
+
+// spec returns the part of the group that determines as which user its processes run, and whether
+// they need sockets or a port: all that can have {socket} or {port} in it, env_file included.
+func (g *Group) spec() spec.Group {
+	out := spec.Group{User: g.User, UserGroup: g.UserGroup, Protocol: g.Protocol, Command: g.Command, Env: g.launcher().Env,
+		StartupProbe: g.StartupProbe, ReadinessProbe: g.ReadinessProbe, LivenessProbe: g.LivenessProbe}
+	for _, h := range g.PreStop {
+		out.PreStop = append(out.PreStop, spec.Hook(h))
+	}
 	return out
 }
