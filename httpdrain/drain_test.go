@@ -125,7 +125,8 @@ type silentListener struct{ net.Listener }
 
 func (silentListener) SetDeadline(time.Time) error { return nil }
 
-// A listener whose Accept does not return after a deadline does not delay the drain for ever.
+// A listener whose Accept does not return after a deadline delays the drain by a second, and not for
+// ever.
 func TestServe_ClosesListenerThatIgnoresDeadline(t *testing.T) {
 	for name, wrap := range map[string]func(net.Listener) net.Listener{
 		"TCP": func(ln net.Listener) net.Listener { return ln },
@@ -137,8 +138,10 @@ func TestServe_ClosesListenerThatIgnoresDeadline(t *testing.T) {
 				done := make(chan error, 1)
 				go func() { done <- httpdrain.Serve(s, &http.Server{}, wrap(silentListener{testkit.Listen()})) }()
 				synctest.Wait()
+				begin := time.Now()
 				s.Shutdown()
 				testkit.Equal(t, "error of Serve", <-done, nil)
+				testkit.Equal(t, "time", time.Since(begin), time.Second)
 			})
 		})
 	}

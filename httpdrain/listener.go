@@ -75,7 +75,8 @@ func newListener(ln net.Listener, d *drain, stop context.Context) *listener {
 var tlsListener = reflect.TypeOf(tls.NewListener(nil, nil))
 
 // withoutTLS returns the listener from which ln was made, if ln is one of [tls.NewListener], and
-// otherwise ln.
+// otherwise ln. The name of the field is not part of the API of Go. If a release renames it,
+// withoutTLS returns ln, and TestServe_ServesAcceptQueueOfTLSListener fails.
 func withoutTLS(ln net.Listener) net.Listener {
 	if reflect.TypeOf(ln) == tlsListener {
 		if f := reflect.ValueOf(ln).Elem().FieldByName("Listener"); f.IsValid() {
