@@ -155,8 +155,8 @@ func (r report) checkMessages(t *testing.T) (wanted int) {
 var wantPattern = regexp.MustCompile("`([^`]*)`")
 
 // checkFixes applies the suggested fixes to each file of a package, and compares the result with the
-// golden file beside it. A file
-// without a golden file must have no fixes, and a file with one must have some.
+// golden file beside it. A file without a golden file must have no fixes, and a file with one must
+// have some.
 func (r report) checkFixes(t *testing.T) {
 	t.Helper()
 	type edit struct {
