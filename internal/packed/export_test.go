@@ -11,13 +11,7 @@ func (n *Node) AcquireOne() { n.FinishAcquire(n.Count()) }
 // ReleaseOne releases a guard on the counter that the calling goroutine would use now. That may be
 // another counter than the one the guard was counted on, so a stripe may count less than zero. The
 // callers of this package do not do that, but the protocol must be correct for it.
-func (n *Node) ReleaseOne() {
-	c := &n.word
-	if s := n.stripes.Load(); s != nil {
-		c = s.pick()
-	}
-	n.Release(c)
-}
+func (n *Node) ReleaseOne() { n.Release(n.counter()) }
 
 // StripesOf returns the number of stripes for procs processors, and for each of the given stack
 // addresses the index of its stripe.

@@ -84,11 +84,16 @@ func (n *Node) HasCompleted() bool {
 // to [Node.FinishAcquire]. The two are separate functions because the compiler can inline each of
 // them, but not both together.
 func (n *Node) Count() (c *Counter, v uint64) {
-	c = &n.word
-	if s := n.stripes.Load(); s != nil {
-		c = s.pick()
-	}
+	c = n.counter()
 	return c, c.Add(oneGuard)
+}
+
+// counter returns the counter for a guard of the calling goroutine: the word, or a stripe.
+func (n *Node) counter() *Counter {
+	if s := n.stripes.Load(); s != nil {
+		return s.pick()
+	}
+	return &n.word
 }
 
 // FinishAcquire completes the acquisition for which [Node.Count] returned c and v. When it returns,
