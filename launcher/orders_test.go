@@ -212,7 +212,7 @@ func TestSignal_ReachesGroupOrProcess(t *testing.T) {
 	dir := t.TempDir()
 	g := jobThat("web", "trap 'touch "+dir+"/$SWANSONG_PROCESS_ID.hup' HUP; touch "+dir+"/$SWANSONG_PROCESS_ID; while :; do sleep 0.01; done")
 	g.Desired = 2
-	h := launch(t, g)
+	h := launch(t, g).ready() // a process can create its file before the launcher knows that it runs
 	awaitExists(t, filepath.Join(dir, "web-1"))
 	awaitExists(t, filepath.Join(dir, "web-2"))
 	ids, err := h.Signal("web-2", syscall.SIGHUP, "test")
