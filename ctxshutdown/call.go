@@ -33,7 +33,7 @@ func Call[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (T
 	}
 	done := make(chan result, 1) // has room for the result, so f never blocks after Call has returned
 	started := Go(ctx, func(ctx context.Context) {
-		r := result{err: errGoexit} // stays if f calls Goexit
+		r := result{err: errGoexit} // kept if f calls Goexit instead of returning
 		defer panics.UnlessPanic(func() { done <- r })
 		r.v, r.err = f(ctx)
 	})

@@ -80,13 +80,13 @@ func (c *Completion) Wait(ctx context.Context) error {
 			return err
 		}
 	}
-	// A context that is not done after the stop was not ended by the stop.
+	// survived is set if ctx is not done after the stop: then the stop has not ended ctx.
 	survived := false
 	for stopped, waiting := c.scope.Done(), true; waiting; {
 		if stopped != nil && c.scope.Err() != nil {
-			stopped = nil // this channel stays closed, and would end every further select at once
+			stopped = nil // a closed channel would end every further select at once
 			if top := c.commonScope(ctx); top != nil {
-				top.State() // returns after the stop that has reached the scope has also reached ctx
+				top.State() // if top was stopped, returns only after its stop has reached ctx
 			}
 			survived = ctx.Err() == nil
 		}
@@ -139,14 +139,14 @@ func (c *Completion) endedByStop(ctx context.Context, ended <-chan struct{}, cau
 	for s := c.scope; s != nil; s = s.stoppedWith() {
 		// A context that only adds values has the Done channel of the context that it derives from.
 		if s.parentContext().Done() == ended {
-			<-s.Done() // the end of ctx can still be on its way to s
+			<-s.Done() // s derives from ctx, and can end a moment later
 			top = s
 		}
 	}
 	if top == nil {
 		return false
 	}
-	top.State() // waits until a stop of top, if there was one, has stopped c.scope too
+	top.State() // if top was stopped, returns only after its stop has reached c.scope
 	return isSameCause(cause, context.Cause(top)) && isSameCause(cause, context.Cause(c.scope))
 }
 

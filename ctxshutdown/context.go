@@ -154,7 +154,7 @@ func (s *Swansong) Err() error {
 	}
 	parent := s.parentContext()
 	if up := s.parentScope(); up != nil {
-		up.derive() // otherwise Err of up would ask all its ancestors
+		up.derive() // without a standard context, Err of up would ask every ancestor of up
 	}
 	if parent.Err() == nil {
 		return nil
@@ -307,5 +307,5 @@ type owner Swansong
 
 func (o *owner) OnComplete() { (*Swansong)(o).cancelWork() }
 
-// scopeOf returns the Swansong of which o is the part that package packed knows.
+// scopeOf returns the Swansong that o is: package packed knows a Swansong only as an Owner.
 func scopeOf(o packed.Owner) *Swansong { return (*Swansong)(o.(*owner)) }

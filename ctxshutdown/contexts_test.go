@@ -90,8 +90,8 @@ type request struct {
 	id string
 }
 
-// owned returns a function that takes the results of a function such as context.WithCancel. It
-// returns the context and cancels it when the test ends.
+// owned returns a function that takes the two results of a function such as context.WithCancel,
+// returns the context, and cancels the context when the test ends.
 func owned(t *testing.T) func(context.Context, context.CancelFunc) context.Context {
 	return func(ctx context.Context, cancel context.CancelFunc) context.Context {
 		t.Cleanup(cancel)

@@ -301,19 +301,20 @@ func TestWait_WaitsUntilStopOfParentReachesScope(t *testing.T) {
 		base.ended.Store(true)
 		close(base.done)
 		synctest.Wait()
-		for _, told := range base.told {
-			told()
+		for _, f := range base.afterFuncs {
+			f()
 		}
 		c.isTrue("the error is ErrWaitContext", errors.Is(<-result, ctxshutdown.ErrWaitContext))
 	})
 }
 
-// When a slowContext ends, the contexts that derive from it end only when the test calls told.
+// When a slowContext ends, the contexts that derive from it end only when the test calls the
+// functions in afterFuncs.
 type slowContext struct {
 	context.Context
-	done  chan struct{}
-	ended atomic.Bool
-	told  []func()
+	done       chan struct{}
+	ended      atomic.Bool
+	afterFuncs []func() // registered by package context
 }
 
 func (c *slowContext) Done() <-chan struct{} { return c.done }
@@ -326,7 +327,7 @@ func (c *slowContext) Err() error {
 }
 
 func (c *slowContext) AfterFunc(f func()) (stop func() bool) {
-	c.told = append(c.told, f)
+	c.afterFuncs = append(c.afterFuncs, f)
 	return func() bool { return true }
 }
 

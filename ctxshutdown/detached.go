@@ -90,7 +90,7 @@ func (b *backgroundReader) start(size int) {
 	inFlight, buf := make(chan struct{}), b.buf[:size]
 	b.inFlight = inFlight
 	go func() {
-		n, err := 0, errGoexitInRead // stays if Read calls Goexit
+		n, err := 0, errGoexitInRead // kept if Read calls Goexit instead of returning
 		defer func() {
 			// Store a result even if Read has panicked or called Goexit. Otherwise the caller of
 			// read would wait for ever.

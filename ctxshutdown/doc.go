@@ -74,5 +74,5 @@ package ctxshutdown
 //	scopes      context lazycontext guard completion work group go options report trace
 //	interrupts  interrupt reader writer listener iter channel call wake detached
 //
-// The scopes do not use the interrupts. The interrupts use of the scopes Acquire, Go, Guard,
-// ErrShutdown, and the standard context of a Swansong.
+// The scopes do not use the interrupts. The interrupts use only these parts of the scopes: Acquire,
+// Go, Guard, ErrShutdown, and the standard context of a Swansong.

@@ -24,8 +24,9 @@ func (s *Swansong) Go(f func(ctx context.Context)) bool {
 	case state.trace != nil:
 		go runGuarded(state, s.Work(), f)
 	default:
-		// The same as runGuarded for a guard that is not traced, without a Guard: a larger closure
-		// makes Go measurably slower. See docs/internals/core.md#cost-of-go.
+		// This goroutine does what runGuarded does for an untraced guard, but its closure contains
+		// no Guard: a larger closure makes Go measurably slower. See
+		// docs/internals/core.md#cost-of-go.
 		count := state.count
 		go func() {
 			defer panics.UnlessPanic(func() { s.node.Release(count) })

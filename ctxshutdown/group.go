@@ -144,10 +144,10 @@ func leave(sem chan struct{}) {
 	}
 }
 
-// exit counts a function that has returned, and wakes Wait after the last one.
+// exit removes a function that has returned from running, and wakes Wait after the last one.
 func (g *Group) exit() {
 	if g.running.Add(-1) == 0 {
-		g.mu.Lock() // a Wait that has found the function running waits by now
+		g.mu.Lock() // now each Wait that saw a running function is waiting on idle
 		g.idle.Broadcast()
 		g.mu.Unlock()
 	}

@@ -90,7 +90,7 @@ func (g *Guard) Release() {
 	s, c := g.scope, g.count
 	g.scope, g.count = nil, nil // a retained released Guard must not keep the scope alive
 	if r := g.trace; r != nil {
-		g.trace = nil // it can contain a request
+		g.trace = nil // the record can contain a request, which must not stay in memory
 		s.releaseTraced(r, c)
 		return
 	}
@@ -139,7 +139,7 @@ func (s *Swansong) acquireTraced() guardState {
 func (s *Swansong) tryAcquire() (guardState, bool) {
 	s.mustNotBeNil()
 	if s.trace != nil {
-		return acquireFromContext(s, 4) // does the same without the fast path, and calls the hook
+		return acquireFromContext(s, 4) // makes the same checks, and calls the hook of a test
 	}
 	if !s.node.IsLive() && s.Err() != nil {
 		return guardState{}, false // the scope has been stopped, so no guard needs to be counted

@@ -109,7 +109,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 		n, err = r.readSource(p)
 	case r.hasEnded():
 		err = errEnded
-	case r.background == nil: // saves the cost of readSource where a Read costs as little
+	case r.background == nil: // not readSource, which can cost more than a fast Read of the source
 		n, err = r.src.Read(p)
 	case r.waker.canWake():
 		n, err = r.readSource(p)

@@ -135,8 +135,8 @@ func isPast(deadline time.Time) bool { return !deadline.IsZero() && deadline.Bef
 
 func isFuture(deadline time.Time) bool { return !isPast(deadline) }
 
-// contestedConn is a connection that other code uses as well: when it is woken for the first time, the
-// other code sets no deadline, in the moment after.
+// contestedConn is a connection that other code uses as well: right after the first wake, the other
+// code removes the deadline that the wake has set.
 type contestedConn struct {
 	net.Conn
 	wasWoken bool
@@ -394,7 +394,7 @@ func TestReader_WakesIfStoppedJustBeforeSourceRead(t *testing.T) {
 					ctx.remaining.Store(check + 1)
 					got := reading(r)
 					time.Sleep(time.Minute)
-					ctx.endNow() // ends the context if Read has called Err fewer times and is blocked
+					ctx.endNow() // ends ctx if Read made fewer calls of Err and is now blocked
 					wantResult(t, "Read", atEOF, <-got)
 					checkTransfer(t, conn, client, "next")
 				})

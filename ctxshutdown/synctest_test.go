@@ -152,7 +152,9 @@ func TestRoot_MayBeGarbageCollectedAfterItsSynctestBubble(t *testing.T) {
 	reports := make(lines, 1000)
 	logger := slog.New(slog.NewTextHandler(reports, nil))
 	trace := []ctxshutdown.Option{ctxshutdown.WithTrace(), ctxshutdown.WithLogger(logger), ctxshutdown.WithName("forgotten")}
-	var never []context.CancelFunc // are not called: a goroutine that waits for these contexts would stay
+	// These functions are never called. So a goroutine that waited for one of the contexts would
+	// stay blocked, which synctest reports.
+	var never []context.CancelFunc
 	for name, use := range map[string]func(s *ctxshutdown.Swansong){
 		"untouched":   func(*ctxshutdown.Swansong) {},
 		"waited for":  func(s *ctxshutdown.Swansong) { s.Done(); s.Completion().Done(); s.Work().Done() },

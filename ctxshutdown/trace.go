@@ -56,8 +56,8 @@ const packagePath = stacks.ModulePath + "ctxshutdown."
 // function, add looks for the user's call among the frames above. It returns nil if guards are not
 // traced.
 //
-// Walking the stack takes most of the time of a traced guard. So the caller of add looks for pc: below
-// add there would be one frame more to walk.
+// Walking the stack takes most of the time of a traced guard. So the caller of add finds pc: add
+// itself would have to walk one frame more.
 func (t *scopeTrace) add(pc uintptr) *guardRecord {
 	if !t.traced {
 		return nil

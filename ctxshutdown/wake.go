@@ -49,12 +49,12 @@ type waker struct {
 
 	mu       sync.Mutex
 	deadline time.Time   // the deadline that the user has set
-	closed   bool        // finish was called for good; prevents that a later call registers
+	closed   bool        // finish(true) was called, so no later call registers
 	stopFunc func() bool // ends the registration with the context; nil if not registered
-	again    *time.Timer // repeats wake; nil before the first
+	again    *time.Timer // repeats wake; nil before the first wake
 	wakes    int         // how often the calls that are inside have been woken
 
-	probe sync.Once // sets works
+	probe sync.Once // sets works, in the first canWake
 	works bool      // the source accepts deadlines
 }
 

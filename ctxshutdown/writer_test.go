@@ -263,7 +263,7 @@ func TestWriter_WakesIfStoppedJustBeforeDestinationWrite(t *testing.T) {
 					ctx.remaining.Store(check + 1)
 					got := writing(w, "bytes")
 					time.Sleep(time.Minute)
-					ctx.endNow() // ends the context if Write has called Err fewer times and is blocked
+					ctx.endNow() // ends ctx if Write made fewer calls of Err and is now blocked
 					if got := <-got; got.N != 0 || !errors.Is(got.Err, ctxshutdown.ErrShutdown) {
 						t.Errorf("Write: %v", got)
 					}
