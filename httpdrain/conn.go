@@ -22,7 +22,7 @@ type conn struct {
 	drain *drain
 	scope *ctxshutdown.Swansong // scope of the server or, with WithPacing, of this connection
 	work  context.Context       // scope.Work(), which Force cancels
-	turn  float64               // when in the lame duck phase it is the turn of the connection, from 0 to 1; see lameDuck
+	turn  float64               // position of the connection's turn in the first half of the lame duck phase, from 0 to 1; see lameDuck
 	base  context.Context       // the context of the connection, with what the user's hooks have added
 
 	mu            sync.Mutex
@@ -30,7 +30,7 @@ type conn struct {
 	lastStart     time.Duration // when the latest request was read, as the time since epoch
 	client        *client       // the client of the connection; nil before the drain
 	interval      time.Duration // the usual time between the starts of two requests, see beginHandler; 0 before the second one
-	requests      *request      // requests whose handlers run; if there are none, the last one until it is answered
+	requests      *request      // requests whose handlers run; if no handler runs, the last request until its response is written
 	deadline      readDeadline
 	timer         *time.Timer        // the timer of the connState; nil until the drain starts it
 	http2         *http2Conn         // nil unless httpdrain serves the connection's HTTP/2
@@ -116,7 +116,7 @@ func (c *conn) stepUnlock(e connEvent) {
 	}
 }
 
-// record passes e to the state machine.
+// record is stepUnlock for a caller that does not hold c.mu.
 func (c *conn) record(e connEvent) {
 	c.mu.Lock()
 	c.stepUnlock(e)
@@ -236,7 +236,7 @@ func (c *conn) read(b []byte) (int, error) {
 // may have been there for a while. attempts is the number of repetitions so far.
 func (c *conn) mustReadAgain(err error, attempts int) bool {
 	if !c.drain.draining.Load() {
-		return false // returns without locking, because the server itself makes a read fail in each request
+		return false // fast path without locking: before the drain, the server ends one read of each request by a deadline
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -245,7 +245,7 @@ func (c *conn) mustReadAgain(err error, attempts int) bool {
 	}
 	unread, known := socket.HasUnread(c.raw)
 	switch {
-	case !known || c.state.preface: // on HTTP/2 the data might not be a request
+	case !known || c.state.preface: // on HTTP/2, unread data might be no request
 		c.raw.SetReadDeadline(time.Now().Add(lull))
 		return attempts < 2 // read twice: a deadline may pass before the read has begun, see listener.Accept
 	case unread:

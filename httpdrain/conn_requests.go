@@ -62,8 +62,8 @@ type writeProgress struct {
 }
 
 const (
-	// flushDelay is the time in which the server begins to write the content of its buffer.
-	// waitForFlush sleeps for that time in waitSteps parts, for the reason given at waitSteps.
+	// flushDelay is how long waitForFlush waits for the server to begin writing the content of its
+	// buffer. waitForFlush sleeps for that time in several parts; waitSteps says why.
 	flushDelay = 100 * time.Millisecond
 	// flushSize is larger than the server's buffer and the overhead of TLS together. When the server
 	// has written that many more bytes, it has written what was in the buffer before.

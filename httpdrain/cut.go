@@ -13,7 +13,8 @@ import (
 
 // A Cut describes a request or a hijacked connection that was not finished when Force ended the
 // drain. It may be a request whose handler has returned but whose response was not written
-// completely. On an HTTP/2 connection, only the last request of that kind is known.
+// completely. An HTTP/2 connection may have several requests of that kind; only the last one is
+// known.
 type Cut struct {
 	Method string // empty if no handler was called, usually because the header was incomplete
 	// Route is the pattern in r.Pattern when the response began, such as "GET /orders/{id}". If

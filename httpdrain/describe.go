@@ -36,10 +36,10 @@ func (d *drain) describe(int) ctxkey.Work {
 	return w
 }
 
-// oldestRequests are at most ctxkey.MaxNamed requests, the oldest first.
+// oldestRequests lists at most ctxkey.MaxNamed requests, the oldest first.
 type oldestRequests []unfinished
 
-// add adds u, unless there are enough requests that are older.
+// add adds u, unless the list is full of requests that are older than u.
 func (o *oldestRequests) add(u unfinished) {
 	i, _ := slices.BinarySearchFunc(*o, u, func(a, b unfinished) int { return cmp.Compare(b.Age, a.Age) })
 	if i < ctxkey.MaxNamed {
@@ -111,7 +111,7 @@ func tryGuardOfServe(s *ctxshutdown.Swansong) (*ctxshutdown.Guard, bool) {
 	return g, ok
 }
 
-// A requestSite is a request as reports name it.
+// A requestSite is a request whose method String returns the name of the request in reports.
 type requestSite request
 
 // String returns the request as in "GET /orders/{id} from 192.0.2.1:4711". It locks conn.mu.

@@ -23,7 +23,7 @@ type drain struct {
 	secure  bool // the server uses TLS
 	traced  bool // the scope is traced
 	scope   *ctxshutdown.Swansong
-	hijacks *ctxshutdown.Swansong // has a guard for each hijacked connection, so that reports show them separately
+	hijacks *ctxshutdown.Swansong // child scope whose guards are the hijacked connections, so that reports show them separately
 	work    context.Context       // scope.Work(), which Force cancels
 
 	lameDuck atomic.Pointer[lameDuck] // set when the lame duck phase of the process begins
@@ -71,8 +71,9 @@ func (d *drain) add(nc net.Conn, isExclusive bool) net.Conn {
 // unless after is roleGone.
 //
 // On HTTP/2, a handler may begin to run after its connection was closed. Then a connection that was
-// gone is served again. The two calls of move may arrive in either order, so d.conns holds a number
-// for each connection.
+// gone is served again. The call of move for that may overtake the call for the closing, because
+// the latter is made without c.mu. So d.conns holds a number for each connection: how often it was
+// added, minus how often it was removed.
 func (d *drain) move(c *conn, before, after role) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

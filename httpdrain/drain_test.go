@@ -48,7 +48,7 @@ func TestServe_AnswersRequestWithHeaderInPieces(t *testing.T) {
 	begun.send(get[:20])
 	fresh.send(get[:20])
 	v.s.Shutdown()
-	quiet.closed() // this returns when the linger has passed
+	quiet.closed() // closed returns when the linger has passed
 	for _, p := range unused {
 		p.closed() // the server must close all quiet connections, not only the first
 	}
@@ -329,7 +329,7 @@ func TestServe_WaitsForSlowUpload(t *testing.T) {
 	<-entered
 	v.s.Shutdown()
 	<-v.drains
-	unused.closed() // this returns when the linger has passed
+	unused.closed() // closed returns when the linger has passed
 	p.send("the")
 	p.receives(200, "feathe <nil>")
 	p.closed()

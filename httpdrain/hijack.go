@@ -20,9 +20,9 @@ const (
 	// checkInterval is how often the sockets of hijacked connections are checked before the drain, when
 	// no code waits for their end.
 	checkInterval = time.Second
-	// During the drain, the sockets are checked after each fiftieth of the time that the drain has
-	// lasted, between these bounds. So the drain does not take noticeably longer, and one that lasts
-	// for hours uses little processor time.
+	// During the drain, the goroutine waits between two checks for a fiftieth of the time that the
+	// drain has lasted, but not less or more than these bounds. So the checks do not make a short
+	// drain noticeably longer, and a drain that lasts for hours uses little processor time.
 	minCheckInterval = time.Millisecond
 	maxCheckInterval = 50 * time.Millisecond
 	// If there are very many hijacked connections, the sockets are checked less often during the drain:
@@ -42,7 +42,7 @@ func (c *conn) handOver(nc net.Conn) net.Conn {
 	switch socket.(type) {
 	case *net.TCPConn, *net.UnixConn:
 	default:
-		return nc // the Close of such a connection might leave the socket open
+		return nc // for connections of other types, the drain cannot know that Close closes the socket
 	}
 	raw, err := socket.(syscall.Conn).SyscallConn()
 	if err != nil {
@@ -105,8 +105,8 @@ func (d *drain) checkHijacked() {
 	}
 }
 
-// drainCheckInterval returns the time to wait before the next check, in a drain that has lasted for
-// lasted. The last check took the given time.
+// drainCheckInterval returns the time to wait before the next check. lasted is how long the drain
+// has lasted, and took is how long the last check took.
 func drainCheckInterval(lasted, took time.Duration) time.Duration {
 	return max(min(max(lasted/50, minCheckInterval), maxCheckInterval), checkPause*took)
 }
@@ -127,11 +127,12 @@ func (d *drain) releaseHijacked() (left int) {
 		all = append(all, watched{c, socket})
 	}
 	d.mu.Unlock()
-	// Many sockets take long to check, and Control itself closes a socket whose Close it meets. In
-	// the meantime, other goroutines can accept and close connections, because d.mu is not locked.
+	// d.mu is not locked here, because the checks may take long: there may be many sockets, and if
+	// a handler calls Close while Control uses its socket, it is Control that closes the socket. In
+	// the meantime, other goroutines can accept and close connections.
 	closed := slices.DeleteFunc(all, func(w watched) bool { return w.socket.Control(func(uintptr) {}) == nil })
 	for _, w := range closed {
-		w.record(connEvent{kind: eventHijackerClose}) // the second such event has no effect
+		w.record(connEvent{kind: eventHijackerClose}) // has no effect if another call has recorded it already
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

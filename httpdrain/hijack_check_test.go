@@ -9,7 +9,7 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// A checkedSocket calls a function when the drain checks it, which finds it closed.
+// A checkedSocket is a closed socket. When the drain checks whether it is closed, it calls check.
 type checkedSocket struct {
 	syscall.RawConn
 	check func()
@@ -45,8 +45,8 @@ func TestReleaseHijacked_ChecksSocketsWithoutMutex(t *testing.T) {
 	testkit.Equal(t, "checks", checks, 2)
 }
 
-// The sockets are checked after each fiftieth of the time that the drain has lasted, within bounds,
-// and less often if the check of many sockets takes long.
+// The interval between two checks of the sockets is a fiftieth of the time that the drain has
+// lasted, but at least 1 ms and at most 50 ms. It is longer if a check of many sockets takes long.
 func TestDrainCheckInterval_GrowsWithDrain(t *testing.T) {
 	const ms = time.Millisecond
 	for _, test := range []struct{ lasted, took, want time.Duration }{

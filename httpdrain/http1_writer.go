@@ -83,8 +83,9 @@ func (w *writer1) ReadFrom(r io.Reader) (int64, error) {
 }
 
 func (w *writer1) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	// beginHeader is not called here because it may set Connection: close. A reverse proxy would
-	// send that header to the client, although the connection stays open.
+	// beginHeader is not called here because it may set Connection: close. A handler that is an
+	// [httputil.ReverseProxy] writes the header of its ResponseWriter to the hijacked connection,
+	// so the client would read Connection: close although the connection stays open.
 	w.recordPattern()
 	nc, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err == nil {

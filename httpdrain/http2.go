@@ -116,7 +116,7 @@ func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState
 	additional.ReadHeaderTimeout = prefaceTimeout // net/http uses this timeout only until the preface is read
 	additional.BaseContext = nil
 	additional.ConnContext = func(context.Context, net.Conn) context.Context { return c.base }
-	additional.DisableGeneralOptionsHandler = true // the handler below answers such requests
+	additional.DisableGeneralOptionsHandler = true // serveGeneral answers OPTIONS * with the user's setting
 	additional.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.TLS = state
 		sv.serveGeneral(w, r)
@@ -131,7 +131,8 @@ func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState
 	}
 	additional.Serve(&oneConn{}) // this call configures HTTP/2
 	if serve := additional.TLSNextProto[protoPlaintext]; serve != nil {
-		// Before Go 1.27, the server passed to serve is the one in the context of the requests.
+		// Before Go 1.27, requests have the server that is passed to serve as the value of
+		// http.ServerContextKey, and handlers must find the user's server there.
 		additional.TLSNextProto[protoPlaintext] = func(_ *http.Server, tc *tls.Conn, h http.Handler) { serve(sv.Server, tc, h) }
 	}
 	additional.Serve(&oneConn{conn: h}) // this call starts a goroutine for the connection and returns
@@ -227,8 +228,8 @@ var cancelled = func() context.Context {
 	return ctx
 }()
 
-// connFor returns the conn of the connection that a function of TLSNextProto was called for with
-// these arguments.
+// connFor returns the conn of the connection for which a function of TLSNextProto was called with
+// the arguments tc and h.
 func connFor(tc *tls.Conn, h http.Handler) *conn {
 	if th, ok := h.(*tlsHandler); ok {
 		return &th.conn.conn

@@ -10,8 +10,8 @@ import (
 )
 
 // In the lame duck phase of the process, the server still accepts everything. It uses the time to
-// send clients to other servers, so that few are left at the stop, when a client that is far away
-// may send a request at the same time at which the server closes its connection.
+// send clients to other servers, so that few are left at the stop. A client that is left then, and
+// is far away, may send a request while the server closes its connection, and so lose the request.
 //
 // Each connection has its turn, a random time in the first half of the phase. From then on, its
 // next response says Connection: close. On HTTP/2, the client is told at its turn to open no more

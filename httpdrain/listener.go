@@ -118,8 +118,9 @@ func (l *listener) setAccepting(is bool) {
 	l.mu.Unlock()
 }
 
-// onTimer closes the listener when the timer has expired waitSteps times, see there, during one call
-// of Accept. Between two calls the queue may have connections; the next call starts the timer anew.
+// onTimer closes the listener when the timer has expired waitSteps times during one call of Accept.
+// See waitSteps for why the timer expires more than once. Between two calls of Accept, the queue
+// may have connections, so onTimer closes nothing then, and the next call starts the timer anew.
 func (l *listener) onTimer() {
 	l.mu.Lock()
 	l.steps--

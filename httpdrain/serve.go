@@ -152,7 +152,7 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 	}
 	o, err := newOptions(opts)
 	if argErr := checkArgs(s, srv); err == nil {
-		err = argErr // argErr alone, so that package graceful recognizes a stopped scope
+		err = argErr // not joined: else graceful would not recognize a stopped scope in an error that wraps err
 	} else {
 		err = errors.Join(argErr, err)
 	}

@@ -16,9 +16,10 @@ import (
 // A tlsConn wraps a connection of a TLS listener, such as those of [tls.NewListener], autocert and
 // tsnet. The drain sees the bytes before encryption and after decryption.
 //
-// net/http serves HTTP/2 only on a *tls.Conn, which cannot be wrapped, and before Go 1.27 it does
-// the handshake only there. So the tlsConn does both when net/http asks for the state of TLS: the
-// handshake, and serving another protocol than HTTP/1. For net/http, such a connection has then ended.
+// net/http serves HTTP/2 only on a *tls.Conn, and before Go 1.27 it also does the handshake only on
+// a *tls.Conn. A tlsConn is none. So when net/http calls ConnectionState, the tlsConn does the
+// handshake, and then serves the connection itself if the protocol is not HTTP/1. When it has done
+// that, net/http finds that the connection has ended.
 //
 // Only the goroutine on which net/http serves the connection uses the fields.
 type tlsConn struct {

@@ -71,7 +71,7 @@ type page struct {
 	Steps               []stepView
 	Chart               chart
 	Rows, Matched       int
-	IsCondensed         bool   // the tree has more leaves than the list of blockers
+	IsCondensed         bool   // the list of blockers does not have every leaf of the tree
 	Work                string // the summary, without the oldest request if all are listed
 	Program, Host       string
 	PID                 int

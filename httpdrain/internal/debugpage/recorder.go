@@ -190,7 +190,7 @@ func (r *recorder) recordAtStop(now *snapshot) {
 }
 
 // guardsNearRoot returns the number of guards held by each scope on the first level of the tree,
-// and on the second level if that has not too many scopes.
+// and on the second level unless both levels together have more than maxAtStop scopes.
 func guardsNearRoot(entries []entry) map[string]int {
 	var levels [2]map[string]int
 	for depth := range levels {
@@ -221,7 +221,7 @@ func (r *recorder) recordMarks(now *snapshot) {
 			slices.SortStableFunc(r.marks, func(a, b mark) int { return a.at.Compare(b.at) })
 		}
 	}
-	rung := graceful.Serving // the phase of a process that is not stopping, even if the scope is stopped
+	rung := graceful.Serving // stays Serving if the scope belongs to no process, even after the stop
 	if now.status != nil {
 		rung = now.status.Rung
 	}
@@ -267,8 +267,9 @@ func (r *recorder) recordPoint(now *snapshot) {
 	now.points = slices.Clone(r.points)
 }
 
-// fingerprint returns a hash of those parts of a snapshot after whose change clients must be sent
-// an event. Ages and countdowns do not belong to them.
+// fingerprint returns a hash of the parts of a snapshot that clients must know of: streams send an
+// event when the fingerprint changes. The ages and countdowns are not in it, because they change
+// all the time and the browser counts them itself.
 func (r *recorder) fingerprint(now *snapshot) uint64 {
 	var h maphash.Hash
 	h.SetSeed(r.seed)

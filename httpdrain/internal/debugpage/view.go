@@ -27,7 +27,7 @@ type view struct {
 	Requests []request   `json:"requests,omitempty"` // the oldest requests, unless the tree names them
 	Blockers []blocker   `json:"blockers"`           // at most maxBlockers, those with the oldest guards first
 	Filter   string      `json:"filter,omitempty"`
-	IsTraced bool        `json:"-"` // some ages are known, or no guard is held
+	IsTraced bool        `json:"-"` // the age of some guard is known, or no guard is held; else the page explains WithTrace
 	Tree     *node       `json:"tree"`
 	Timeline timeline    `json:"timeline"`
 }

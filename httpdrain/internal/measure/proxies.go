@@ -69,7 +69,7 @@ func (p proxy) start(dir string, servers []string) (dial func() (net.Conn, error
 	}
 	dial = func() (net.Conn, error) { return net.Dial(network, front) }
 	fill := strings.NewReplacer("DIR", dir, "FRONT", front, "SERVER1", servers[0], "SERVER2", servers[1])
-	for _, name := range []string{"config", "config.yaml"} { // Traefik wants an extension
+	for _, name := range []string{"config", "config.yaml"} { // Traefik reads only files with a known extension
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(fill.Replace(p.config)), 0o666); err != nil {
 			return nil, nil, err
 		}

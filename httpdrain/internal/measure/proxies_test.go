@@ -16,7 +16,7 @@ func TestRestartBehind_ClientsOfProxySeeNoError(t *testing.T) {
 	for _, p := range proxies {
 		t.Run(p.name+" "+p.upstream, func(t *testing.T) {
 			if name := p.missing(); name != "" {
-				if os.Getenv("CI") != "" && name != "traefik" { // which takes minutes to build: make traefik
+				if os.Getenv("CI") != "" && name != "traefik" { // CI does not run make traefik, which takes minutes
 					t.Fatalf("%s is missing", name)
 				}
 				t.Skipf("%s is missing", name)

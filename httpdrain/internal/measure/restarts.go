@@ -106,7 +106,7 @@ func end(cmd *exec.Cmd) int {
 	return cmd.ProcessState.ExitCode()
 }
 
-// patientClient sends requests until over is set. If it is refused, it tries again.
+// patientClient sends requests until over is set. If its attempt to connect fails, it tries again.
 func patientClient(addr string, t *tally, over *atomic.Bool) {
 	for !over.Load() {
 		conn, err := net.Dial("tcp", addr)

@@ -79,7 +79,7 @@ func stopFarClients(how string, clients int, delay, think, lameDuck time.Duratio
 		client, far := net.Pipe()
 		testkit.ConnectSlowly(far, server, delay)
 		wg.Go(func() {
-			<-begin // without pauses, clients would slow the connecting of others down
+			<-begin // wait until all clients are connected: requests would slow down the remaining connects
 			farClient(client, think, &t)
 		})
 	}
@@ -104,8 +104,8 @@ func dialAs(i int, addr string) (net.Conn, error) {
 }
 
 // startProcess serves HTTP in the way that how says: with graceful.Run and httpdrain, or with net/http
-// alone. stop ends that, and returns the time from the end of the lame duck to the end of the drain,
-// and the error that main would get.
+// alone. stop ends the server. It returns the time from the end of the lame duck to the end of the
+// drain, and the error that main would get.
 func startProcess(how string, lameDuck time.Duration) (addr string, stop func() (time.Duration, error)) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
