@@ -63,7 +63,7 @@ type Work struct {
 	Named []NamedWork
 }
 
-// MaxNamed is how many of the requests, or other pieces of work with a name, a report lists at most.
+// MaxNamed is the maximum number of pieces of work with a name, such as requests, in a report.
 const MaxNamed = 20
 
 // A NamedWork is one piece of work, such as a request.
@@ -76,8 +76,8 @@ type NamedWork struct {
 // traced.
 type Tracing struct{}
 
-// A Tracer makes the reports of a traced scope name the user's code, in a package of this module
-// that calls that code.
+// A Tracer lets the packages of this module that call the user's code name that code in the reports
+// of a traced scope. Without it, a report would name lines of those packages.
 type Tracer interface {
 	// Name makes reports say site.String() for guard, a *ctxshutdown.Guard of the scope that has
 	// not been released, instead of the line that acquired it. Reports may call String at any time

@@ -1,5 +1,6 @@
 // Package figures is shared by the programs that measure this module and write the pages of
-// docs/measured. It has the order of rounds, quantiles, tables and the page itself.
+// docs/measured. It orders the rounds of a measurement, computes quantiles, and writes tables and
+// pages.
 package figures
 
 import (

@@ -21,7 +21,7 @@ func TestRounds_SidesTakeTurnsAsFirst(t *testing.T) {
 	testkit.Equal(t, "orders", got, [][]string{{"a", "b", "c"}, {"b", "c", "a"}, {"c", "a", "b"}, {"a", "b", "c"}})
 }
 
-func TestQuantile_ReturnsNearestValueAndKeepsOrder(t *testing.T) {
+func TestQuantile_ReturnsNearestValueAndDoesNotReorderValues(t *testing.T) {
 	all := []time.Duration{3, 1, 2, 5, 4}
 	for q, want := range map[float64]time.Duration{0: 1, 0.25: 2, 0.5: 3, 0.99: 5, 1: 5} {
 		testkit.Equal(t, "quantile", figures.Quantile(all, q), want)

@@ -8,7 +8,7 @@ import (
 	"github.com/swansong-go/swansong/internal/mask"
 )
 
-// twenty returns 20 secrets of the length and form that real programs have.
+// twenty returns 20 secrets with the lengths and the characters of the secrets of real programs.
 func twenty() (secrets []string) {
 	for i := range 20 {
 		secrets = append(secrets, fmt.Sprintf("s3cr3t/%d+%x", i, strings.Repeat(string(rune('a'+i)), 8+i)))

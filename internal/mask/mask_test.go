@@ -82,7 +82,7 @@ func TestMasker_KnowsEncodings(t *testing.T) {
 	testkit.Equal(t, "what printf %q writes", mask.New([]string{odd}).Mask(backslashes), "***")
 }
 
-// The standard libraries of other languages leave other characters as they are than those of Go do.
+// The standard libraries of other languages do not escape the same characters as that of Go.
 func TestMasker_KnowsEncodingsOfOtherLanguages(t *testing.T) {
 	const v = `p/w "ü😀" & (x+y)!`
 	m := mask.New([]string{v})

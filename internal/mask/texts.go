@@ -74,7 +74,7 @@ func encode(value string, add func(string)) {
 // differ in the other characters.
 func escapedInURLs(value string) []string {
 	query := url.QueryEscape(value)
-	all := strings.ReplaceAll(query, "+", "%20") // what is + in value is %2B in query
+	all := strings.ReplaceAll(query, "+", "%20") // a + in query is a space; a + in value became %2B
 	return []string{
 		query, url.PathEscape(value), // Go, HTML forms
 		all, strings.ReplaceAll(all, "%2F", "/"), // Python, PHP, Ruby

@@ -358,8 +358,9 @@ func number(t *testing.T, name string, n int) int {
 	return n
 }
 
-// exploreAll explores every pair of ops beside the others, in all worlds. If most schedules do not
-// suffice to visit all states, it runs every schedule with at most the given number of preemptions.
+// exploreAll explores, in each of the worlds, every pair of ops, each pair together with the
+// operations in others. If a number of schedules, most, does not suffice to visit all states, it
+// runs every schedule with at most the given number of preemptions.
 func exploreAll(t *testing.T, worlds []start, ops []operation, most, preemptions int, others ...operation) {
 	schedules, whole := 0, 0
 	for i, a := range ops {
@@ -369,7 +370,7 @@ func exploreAll(t *testing.T, worlds []start, ops []operation, most, preemptions
 				x := explorer{preemptions: unbounded, most: most, newWorld: world.make, ops: threads}
 				fault := x.run()
 				schedules += x.schedules
-				if fault == "" && (len(x.path) > 0 || x.schedules == 0) { // given up
+				if fault == "" && (len(x.path) > 0 || x.schedules == 0) { // run has given up
 					x.preemptions, x.most = preemptions, unbounded
 					fault = x.run()
 					schedules += x.schedules

@@ -169,7 +169,7 @@ func (x *explorer) visit(w *world, threads []*thread, last, preemptions int) boo
 	for _, th := range threads {
 		h = h.Add(uint64(th.seen))
 	}
-	if x.preemptions < unbounded { // these two also determine what can be explored from here
+	if x.preemptions < unbounded { // then last and preemptions limit the schedules from here on
 		h = h.Add(uint64(last), uint64(preemptions))
 	}
 	if x.visited[h] {

@@ -122,7 +122,7 @@ func (t *Tree) Channel(i int, ch <-chan struct{}) int {
 	return slices.IndexFunc(t.channels[i], func(c chan struct{}) bool { return (<-chan struct{})(c) == ch })
 }
 
-// Number returns a hash of which counter c is.
+// Number returns a hash that identifies the counter c by the numbers of its node and its stripe.
 func (t *Tree) Number(c *Counter) (h Hash) {
 	t.number()
 	for i := range t.nodes {

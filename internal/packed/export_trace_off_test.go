@@ -2,8 +2,8 @@
 
 package packed
 
-// TraceOf returns a hint: this build does not record transitions, and the build tag packedtrace
-// does.
+// TraceOf returns the advice to build with the tag packedtrace, because this build does not record
+// transitions.
 func TraceOf(nodes map[string]*Node) string {
 	_ = addresses(nodes)
 	return "for the last transitions, run the test with -tags packedtrace (docs/internals/debugging.md#transitions)\n"

@@ -127,8 +127,8 @@ func (n *Node) removeIdle(c *Node) bool {
 		c.mu.Lock()
 		for c.children != nil && c.removeIdle(c.children) {
 		}
-		// The bit is cleared under c.mu, under which link sets it: a child that is linked after
-		// this sets it again, and the compare-and-swap above fails.
+		// link sets the bit with c.mu held, too. If it links a child after the bit was cleared
+		// here, it sets the bit again, and the compare-and-swap above does not succeed.
 		childless := c.children == nil
 		if childless {
 			c.word.And(^hasChildren)

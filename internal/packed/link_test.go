@@ -62,7 +62,7 @@ func TestChildList_LengthIsBounded(t *testing.T) {
 
 func TestUnlink_RemovesStoppedChildren(t *testing.T) {
 	root := newNode(nil)
-	for range 20 { // fewer children than a sweep needs
+	for range 20 { // no later push sweeps the list before the last check
 		n := newNode(root)
 		n.AcquireOne()
 		n.Stop()
@@ -115,7 +115,7 @@ func TestUnlink_SweepDoesNotKeepRemovedChild(t *testing.T) {
 	}
 	p := func() weak.Pointer[packed.Node] {
 		n := busy()
-		for range 2 { // the second push examines n and the first of these, and stops before n
+		for range 2 { // after the second push, the next sweep would begin with n
 			busy()
 		}
 		n.Stop()

@@ -161,8 +161,8 @@ func (n *Node) releaseSlow(c *Counter, v uint64) {
 		v = n.word.Add(oneGuard)
 	}
 	var e effects
-	// Call depart even for a release too many. Until it was undone, the word did not look empty, so
-	// a concurrent release of the last guard may have left the completion to this goroutine.
+	// Call depart even after a release too many. Before the addition above undid that release, the
+	// word did not look empty, so a concurrent release of the last guard may not have completed n.
 	n.depart(v, &e)
 	e.run()
 	if tooMany {
@@ -223,7 +223,7 @@ func (n *Node) announce(v uint64, e *effects) {
 		p.arrive(w, oneChild, e)
 	}
 	if n.word.Or(announced)&announced != 0 {
-		p.depart(p.word.Add(minusChild), e) // another goroutine has announced n: one bit, one child
+		p.depart(p.word.Add(minusChild), e) // another goroutine has set the bit, and counted n
 		return
 	}
 	n.retract(e) // if the announced guards have been released meanwhile

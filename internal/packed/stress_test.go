@@ -224,7 +224,7 @@ type population struct {
 	acquisitions atomic.Int64
 
 	mu        sync.Mutex
-	violation string // the first
+	violation string // the first violation, or "" if there was none
 }
 
 func newPopulation() *population {
@@ -302,7 +302,7 @@ func (p *population) work(r *rand.Rand, n int) {
 			p.withGuard(m, nil)
 		case dice < 199:
 			m.child("stopped").Stop()
-			p.acquisitions.Add(1) // counted so that a test with many of these ends
+			p.acquisitions.Add(1) // counts as one: the stress ends after enough acquisitions
 		case r.IntN(2) == 0: // enough children for a sweep of the list of m
 			for range 40 {
 				p.withGuard(m.child("brief"), nil)

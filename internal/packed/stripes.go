@@ -65,9 +65,9 @@ const (
 	// tell whether a stop was signalled: BeforeWarning must look at the word.
 	emptyStripe = live | warned | canary
 
-	// foldedStripe marks a stripe whose count has been added to the word. Its live flag is clear,
-	// and operations that still arrive cannot set it: there would have to be more of them than
-	// guards exist.
+	// foldedStripe marks a stripe whose count has been added to the word. Its live flag is clear.
+	// Goroutines that still use the stripe change only the bits below the flag. A carry into the
+	// flag would need more operations than there can be guards.
 	foldedStripe = live / 2
 
 	goldenRatio = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio: spreads neighbouring keys
@@ -76,8 +76,9 @@ const (
 	stripesPerProc = 4   // so that few goroutines that run at the same time share a stripe
 	maxStripes     = 256 // 32 kB
 
-	// Collisions are counted in time windows, because stripes are for nodes that are contended now,
-	// not for old ones. A goroutine that only acquires and releases sees thousands in one window.
+	// Collisions are counted in time windows: an old node that has seen many collisions in total
+	// needs no stripes unless it is contended now. On a contended node, a goroutine that only
+	// acquires and releases sees thousands of collisions in one window.
 	windowBits     = 20 // a window has 2^20 ns, about a millisecond
 	manyCollisions = 64 // in one window
 )

@@ -85,8 +85,8 @@ func withContainments(t *testing.T, test func(t *testing.T, kind string)) {
 	})
 }
 
-// The function below returns a containment. Its cgroup is in the given directory, if there is one,
-// and otherwise beside the cgroups of all other programs.
+// The function named below returns a containment whose cgroup is in the first of dirs. If dirs is
+// empty, the cgroup is beside the cgroups of all other programs.
 func below(dirs []string) proc.Containment {
 	c := proc.NewContainment()
 	if len(dirs) > 0 {

@@ -47,7 +47,7 @@ func (c *container) containment() Containment { return Containment{} }
 // isAlive returns false: on this system members cannot be listed, so there are none.
 func (Member) isAlive() bool { return false }
 
-// signal and the others do nothing: there are no members.
+// signal and the methods below do nothing, because there are no members.
 func (Member) signal(syscall.Signal)                     {}
 func (Member) await(time.Time)                           {}
 func (Member) refusesSignals() bool                      { return false }

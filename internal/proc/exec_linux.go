@@ -28,7 +28,9 @@ func ServeForks(main func()) error {
 	forker.mu.Unlock()
 	go main()
 	fork := <-forks
-	maskSignals(unblockSignals(), heldSignals) // Exec has blocked signals in the program before this one; do not let processes inherit that
+	// If this program was executed by Exec, heldSignals are still blocked. The processes must not
+	// inherit that.
+	maskSignals(unblockSignals(), heldSignals)
 	for ; ; fork = <-forks {
 		fork()
 	}

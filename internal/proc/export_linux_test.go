@@ -25,7 +25,7 @@ func (p *Process) Unsure() bool {
 	return unsure
 }
 
-// HoldSearch makes every search for members to signal wait until the result is called.
+// HoldSearch makes every search for members to signal wait until the test calls release.
 func (p *Process) HoldSearch() (release func()) {
 	p.search.Lock()
 	return p.search.Unlock

@@ -9,9 +9,10 @@ import (
 // hand over to a process that it has started, as a daemon does when it starts. Signal goes to that
 // process, and Pid and Adoptable return it. The Process has exited when both the leader and that
 // process have exited. The leader may exit first; if it has not, it is ended when the other process
-// has exited. The exit status of the Process is then that of the other process, which is no child of
-// this program: it is known since Linux 6.15. Follow returns false, and changes nothing, if pid is
-// not a living process of the container.
+// has exited. The exit status of the Process is then that of the other process. It is known from
+// Linux 6.15 on; older kernels tell it only to the parent of that process.
+//
+// Follow returns false, and changes nothing, if pid is not a living process of the container.
 func (p *Process) Follow(pid int) bool {
 	for _, m := range p.Members() {
 		if m.PID != pid {

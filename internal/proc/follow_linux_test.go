@@ -88,7 +88,7 @@ func TestFollow_EndsLeaderAfterProcessThatTookItsPlace(t *testing.T) {
 // The exit status is that of the process that has taken the place of the leader, and not the leader's.
 // Linux tells it from 6.15 on, when that process has been reaped; here this program does that. The
 // test holds up the exit of the leader until then.
-func TestFollow_ExitStatusIsThatOfProcessThatTookPlace(t *testing.T) {
+func TestFollow_ExitStatusIsThatOfProcessThatTookItsPlace(t *testing.T) {
 	becomeSubreaper := func(on uintptr) {
 		const setChildSubreaper = 36
 		syscall.RawSyscall6(syscall.SYS_PRCTL, setChildSubreaper, on, 0, 0, 0, 0)

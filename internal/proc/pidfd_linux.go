@@ -150,7 +150,7 @@ func exitStatus(pidfd *os.File) (status syscall.WaitStatus, ok bool) {
 	return syscall.WaitStatus(info.code), ok
 }
 
-// set sets how a process has ended that is no child of this program.
+// set stores the exit status of a process that is not a child of this program.
 func (e *Exit) set(status syscall.WaitStatus) {
 	e.Code, e.Unseen = status.ExitStatus(), false
 	if e.Status = fmt.Sprintf("exit status %d", e.Code); status.Signaled() {

@@ -264,8 +264,8 @@ func withSignalOnWindows(e Exit) Exit {
 // processes wait for a processor, an exit took more than a second.
 const killTimeout = 5 * time.Second
 
-// refusedTimeout is the longest time to wait for processes that this program may not signal. They may
-// end because the others have.
+// refusedTimeout is the longest time to wait for processes that this program may not signal. They
+// may end by themselves once the processes that have received a signal have ended.
 const refusedTimeout = time.Second
 
 // defaultFirstWait is the longest time for which sweep waits after Kill before it searches. A search on

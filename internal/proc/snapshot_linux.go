@@ -122,10 +122,10 @@ func (b *envlessProcesses) forget(m Member) {
 	delete(b.since, processID{m.PID, m.start})
 }
 
-// marksOf returns the marks in the environment of a process, or nil if the environment is empty. From
-// Linux 6.16 on, that of a process that is exiting cannot be read. If the process is not known, it
-// exits by itself, and counts as unmarked: on a busy machine some process is always exiting, so a
-// search that looked again for each of them would take too long.
+// marksOf returns the marks in the environment of a process, or nil if the environment is empty.
+// From Linux 6.16 on, the environment of a process that is exiting cannot be read. Such a process
+// counts as unmarked: it ends by itself. A search that looked again for each of them would take too
+// long, because on a busy machine some process is always exiting.
 func marksOf(m Member) []string {
 	if m.zombie {
 		return []string{}

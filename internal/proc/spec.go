@@ -17,12 +17,13 @@ type Spec struct {
 	Env  []string // the environment; nil means that of this process
 
 	// For each of these that is nil, Start creates a pipe whose other end is Process.Stdin, Stdout
-	// or Stderr. Files that are set stay the caller's to close.
+	// or Stderr. The caller closes the files that it has set.
 	Stdin, Stdout, Stderr *os.File
 	ExtraFiles            []*os.File // the process's file descriptors from 3 on; not supported on Windows
 
-	// If Stdout or Stderr is one end of a pipe, these may be the other one. They become
-	// Process.Stdout and Stderr, which close them, even if the process cannot be started.
+	// If Stdout or Stderr is the end of a pipe into which the process writes, ReadStdout or
+	// ReadStderr may be the end from which this program reads. They become Process.Stdout and
+	// Process.Stderr, which close them. Start closes them if the process cannot be started.
 	ReadStdout, ReadStderr *os.File
 
 	User   *User  // nil means the user of this program; ignored where there are no Unix users

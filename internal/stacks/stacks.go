@@ -47,7 +47,7 @@ func All() (groups []Group) {
 //	#	0x4dbf5d	main.work+0x9d	/src/main.go:15
 func parse(text string) (g Group) {
 	head, _, _ := strings.Cut(text, " @ ")
-	// The first group begins with the headline of the profile, which is not a part of the number.
+	// The first group begins with the headline of the profile, and the number is in the next line.
 	g.Count, _ = strconv.Atoi(head[strings.LastIndexByte(head, '\n')+1:])
 	_, labels, _ := strings.Cut(text, "\n# labels: ")
 	g.labels, _, _ = strings.Cut(labels, "\n")

@@ -13,7 +13,7 @@ import (
 type (
 	// A Counter is an atomic number: the word of a node, or the count of a stripe.
 	Counter = atomic.Uint64
-	// A Mutex is a mutex.
+	// A Mutex is a sync.Mutex.
 	Mutex = sync.Mutex
 	// A Pointer is an atomic pointer.
 	Pointer[T any] = atomic.Pointer[T]

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Mistake is the text that a test of an example plants: a write to a nil map.
+// Mistake is code that a test plants in an example: a write to a nil map, which panics.
 const Mistake = `var m map[string]int; m["planted"]++`
 
 // ExampleFunc returns the program that the function Example of example_test.go shows. imports are the
@@ -68,7 +68,8 @@ func RunPlanted(t *testing.T, program, code, with string) (stdout, stderr string
 	if err := os.WriteFile(main, []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The program is built as a package of this module that exists only in the overlay.
+	// The overlay of go build makes the program a package of this module, so that it can import the
+	// other packages, although the repository does not contain it.
 	here, err := filepath.Abs("planted")
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 type List struct {
 	// Named are the oldest requests, the oldest first. Their age is known without tracing.
 	Named []ctxkey.NamedWork
-	// Nameable is the number of all requests.
+	// Nameable is the number of all requests, including those that are not in Named.
 	Nameable int
 
 	kinds   map[kind]int     // the numbers of requests, jobs and so on

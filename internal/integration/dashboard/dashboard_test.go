@@ -131,8 +131,8 @@ func TestDashboard_GrafanaKeepsEveryField(t *testing.T) {
 	}
 }
 
-// missing returns the paths of all values that are in a and not in b. The other way round, b may
-// have values that a does not have.
+// missing returns the paths of all values that are in a and not in b. It does not look for values
+// that are only in b.
 func missing(path string, a, b any) (lost []string) {
 	switch a := a.(type) {
 	case map[string]any:

@@ -120,7 +120,7 @@ func TestKubernetes_DeploymentHasExpectedValues(t *testing.T) {
 	c, r := pod.Containers[0], d.Spec.Strategy.RollingUpdate
 	got := sums{*d.Spec.Replicas, d.Spec.MinReadySeconds, *d.Spec.ProgressDeadlineSeconds, int32(r.MaxSurge.IntValue()), int32(r.MaxUnavailable.IntValue()),
 		*pod.TerminationGracePeriodSeconds, c.Lifecycle.PreStop.Sleep.Seconds, c.StartupProbe.PeriodSeconds * c.StartupProbe.FailureThreshold, c.ReadinessProbe.GRPC.Port}
-	// 2.5s; 4.7s + 15s + 1.5s; 4.7s
+	// MinReady is 2.5s, Grace is 4.7s + 15s + 1.5s + 1s, and Sleep is 4.7s, each rounded up.
 	want := sums{Replicas: 4, MinReady: 3, Deadline: 300, Surge: 2, Unavailable: 4 - 3, Grace: 23, Sleep: 5, Startup: 45, ReadinessPort: 9000}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -130,7 +130,8 @@ func TestKubernetes_DeploymentHasExpectedValues(t *testing.T) {
 	}
 }
 
-// A job is a Job, with the limits that a container of a Deployment has, too.
+// A job of the launcher is exported as a Job of Kubernetes. The containers of Jobs and of
+// Deployments have the limits of their group.
 func TestKubernetes_JobHasExpectedValues(t *testing.T) {
 	var j batchv1.Job
 	if err := yaml.UnmarshalStrict(files(t, "kubernetes", "migrate.job.yaml")["migrate.job.yaml"], &j); err != nil {

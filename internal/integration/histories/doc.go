@@ -10,13 +10,13 @@
 //     return; when it returns, it is decided which completions it still delays;
 //   - a successful TryGuard counts while its scope is running, and a refused one may count for a
 //     short time;
-//   - a release uncounts, and a stop of the scope or of an ancestor signals, at some time between
-//     call and return;
+//   - a released guard stops being counted, and a stop of the scope or of an ancestor is signalled,
+//     at some time between call and return;
 //   - the result of State is exact;
 //   - a completion is resolved only if the scope was complete at some time after the completion was
 //     requested.
 //
 // A completion that is not resolved yet is not an error, because a goroutine may be about to
-// resolve it. At the end of a history, when no operation is under way, the test checks that none
-// was forgotten.
+// resolve it. At the end of a history, when no operation is under way, the test checks that every
+// completion is resolved.
 package histories

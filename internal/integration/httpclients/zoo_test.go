@@ -251,7 +251,8 @@ func (r *relay) serve(ln net.Listener) {
 	}()
 }
 
-// replace starts the next server and then stops the running one. It returns when that has drained.
+// replace starts the next server and then stops the running one. It returns when the stopped server
+// has drained.
 func (r *relay) replace(t *testing.T) {
 	ln, err := net.FileListener(r.spare)
 	if err != nil {
