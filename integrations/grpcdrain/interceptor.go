@@ -134,8 +134,8 @@ type call struct {
 }
 
 func (cs *calls) begin(client context.Context, method string) (*call, error) {
-	// Work must be called before the guard is acquired: if the scope is complete, its Work has been
-	// cancelled, and a new guard does not change that.
+	// Work must be checked before the guard is acquired. A complete scope still gives out guards,
+	// but its Work stays cancelled, so a call that begins after the drain must be refused here.
 	work := cs.scope.Work()
 	if work.Err() != nil {
 		return nil, refuse(client, work)

@@ -8,11 +8,11 @@ import (
 	"github.com/swansong-go/swansong/graceful"
 )
 
-// AltSvc returns a handler for servers of HTTP/1.1 and HTTP/2 that calls h. By the header Alt-Svc,
-// the handler tells clients that the same service answers HTTP/3 on the UDP port. From the lame
-// duck phase of the process on, or from the stop of s if s does not belong to a [graceful.Process],
-// the handler tells clients to forget the HTTP/3 service. AltSvc panics if port is not from 1 to
-// 65535.
+// AltSvc returns a handler for servers of HTTP/1.1 and HTTP/2 that calls h. With the header
+// Alt-Svc, the handler tells clients that the same service answers HTTP/3 on the UDP port. From the
+// lame duck phase of the process on, or from the stop of s if s does not belong to a
+// [graceful.Process], the handler tells clients to forget the HTTP/3 service. AltSvc panics if port
+// is not from 1 to 65535.
 func AltSvc(s *ctxshutdown.Swansong, port int, h http.Handler) http.Handler {
 	if port < 1 || port > 65535 {
 		panic(fmt.Sprintf("http3drain: AltSvc: port %d is not from 1 to 65535", port))

@@ -19,18 +19,18 @@ const (
 	// headerTimeout is how long a client may take to notice the first GOAWAY, and to send the rest of
 	// a header.
 	headerTimeout = 2 * time.Second
-	// minLinger and maxLinger are the limits of the linger, which is four round trips between these
-	// limits. The server sends the second GOAWAY when no new stream has arrived for that long. Only
-	// the drain of connections that clients keep open takes that time, so the linger can be long
-	// enough for a client on a busy machine.
+	// The linger is four round trips, but at least minLinger and at most maxLinger. The server
+	// sends the second GOAWAY when no new stream has arrived for that long. minLinger is long
+	// enough for a client on a busy machine. The drain waits for the linger only on connections
+	// that their clients keep open.
 	minLinger = 500 * time.Millisecond
 	maxLinger = 3 * time.Second
 	// maxDelivery is how long the client may take to acknowledge a response that has been written.
 	// On a network that loses packets, an acknowledgement takes several round trips.
 	maxDelivery = 10 * time.Second
 	// pollInterval is the time between two checks of states whose changes package quic does not
-	// report, for example that the client has acknowledged a response. maxPollInterval is its limit
-	// where it grows.
+	// report, for example that the client has acknowledged a response. awaitDelivery doubles the
+	// time after each check, up to maxPollInterval.
 	pollInterval    = 10 * time.Millisecond
 	maxPollInterval = 160 * time.Millisecond
 )
@@ -205,8 +205,8 @@ func (c *conn) writeGoAway(id quic.StreamID) {
 }
 
 // end ends the connection in five steps: it sends the first GOAWAY, serves the streams that the
-// client opens before it has read that, sends the second GOAWAY, waits for the responses, and
-// closes.
+// client opens before it has read that GOAWAY, sends the second GOAWAY, waits until the client has
+// the responses, and closes the connection.
 func (c *conn) end() {
 	c.awaitFirstRequest()
 	c.announce()
@@ -282,10 +282,10 @@ func (c *conn) awaitQuiet(begin time.Time) {
 	}
 }
 
-// waitSteps is the number of timers, one after another, with which sleep waits. A single timer would
-// be wrong if the process is suspended, or starved on a busy machine, for as long as it runs: it
-// would expire before the process has read what the client has sent meanwhile. With several timers,
-// a suspension counts as one step at most.
+// waitSteps is the number of timers, one after another, with which sleep waits. A single timer
+// would be wrong if the process is suspended, or starved on a busy machine, for longer than the
+// timer runs: the timer would expire before the process has read what the client has sent
+// meanwhile. With several timers, a suspension counts as one step at most.
 const waitSteps = 5
 
 // sleep waits for the duration d, or until the connection has been closed. It reports whether it has
@@ -367,7 +367,7 @@ func (c *conn) awaitDelivery() {
 	c.mu.Unlock()
 	linger := maxLinger - time.Since(ended)
 	if linger <= 0 {
-		linger = c.linger() // so that a request that crosses the second GOAWAY on the network is still refused
+		linger = c.linger() // a request that crosses the second GOAWAY on the network must still be refused
 	}
 	if !c.sleep(linger) {
 		return

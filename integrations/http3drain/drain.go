@@ -28,7 +28,7 @@ type drain struct {
 	options
 	server  *http3.Server
 	scope   *ctxshutdown.Swansong
-	hijacks *ctxshutdown.Swansong // has a guard for each stream that a handler has taken over
+	hijacks *ctxshutdown.Swansong // child scope whose guards are the streams that handlers have taken over
 	work    context.Context       // scope.Work(), which Force cancels
 	began   time.Time             // when the drain began
 	changed chan struct{}         // receives a value when a connection or a handshake has ended
@@ -57,7 +57,7 @@ func (d *drain) beginHandshake(ctx context.Context, _ *quic.ClientInfo) (context
 		d.handshakes--
 		d.signal()
 	})
-	context.AfterFunc(ctx, end) // calls end also if the handshake fails
+	context.AfterFunc(ctx, end) // accept calls end after a handshake that succeeds, and this call after one that fails
 	return context.WithValue(ctx, handshakeKey{}, end), nil
 }
 

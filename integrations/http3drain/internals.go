@@ -31,7 +31,7 @@ const (
 
 // checkInternals returns an error if package quic does not have the fields that this file reads.
 var checkInternals = sync.OnceValue(func() error {
-	err := fmt.Errorf("http3drain: Serve: this version of quic-go has other unexported fields, so the control stream of a connection cannot be found; " +
+	err := fmt.Errorf("http3drain: Serve: this version of quic-go lacks unexported fields that http3drain reads, so the control stream of a connection cannot be found; " +
 		"use the version of quic-go that the go.mod of http3drain requires")
 	streams, ok := reflect.TypeFor[quic.Conn]().FieldByName("streamsMap")
 	if !ok || streams.Type.Kind() != reflect.Pointer || streams.Type.Elem().Kind() != reflect.Struct {

@@ -63,7 +63,7 @@ func (c *conn) context(ctx context.Context, qc *quic.Conn) context.Context {
 	ctx = context.WithValue(ctx, http3.ServerContextKey, c.drain.server)
 	if f := c.drain.server.ConnContext; f != nil {
 		if ctx = f(ctx, qc); ctx == nil {
-			return nil // package http3 panics
+			return nil // package http3 panics with a message that names ConnContext
 		}
 	}
 	return &connContext{c.drain.work, ctx}
@@ -114,7 +114,7 @@ func (c *conn) streamOf(r *http.Request) *stream {
 			return s
 		}
 	}
-	return &stream{opened: time.Now()} // without its real stream, the drain does not wait for the end of this request
+	return &stream{opened: time.Now()} // a stand-in: the drain does not know it, and does not wait for this request
 }
 
 // A request is the ResponseWriter that a handler gets.

@@ -53,7 +53,7 @@ func Serve(s *ctxshutdown.Swansong, srv *http3.Server, pc net.PacketConn, opts .
 		return errStopped(s)
 	}
 	defer g.Release()
-	if t, traced := d.scope.Value(ctxkey.Tracing{}).(ctxkey.Tracer); traced { // the guard is as old as the server, and not the oldest piece of work
+	if t, traced := d.scope.Value(ctxkey.Tracing{}).(ctxkey.Tracer); traced { // named as shared, so that reports do not call it the oldest work: it is as old as the server
 		t.Name(g, ctxkey.SharedSite{Stringer: t.Caller()})
 	}
 
@@ -155,7 +155,9 @@ func (d *drain) accept(ln *quic.EarlyListener) error {
 			return err
 		}
 		c := d.add(qc)
-		qc.Context().Value(handshakeKey{}).(func())() // call it after add, so that the drain waits for the handshake or for the connection at any time
+		// accept ends the handshake only after add, so that the drain always has something to wait
+		// for: the handshake until then, and the connection from then on.
+		qc.Context().Value(handshakeKey{}).(func())()
 		go c.serve()
 	}
 }

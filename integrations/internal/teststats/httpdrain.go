@@ -41,11 +41,11 @@ func HTTPDrain(t *testing.T) httpdrain.Stats {
 		late := []net.Conn{v.dial(t), v.dial(t)}
 		synctest.Wait()
 		v.scope.Shutdown()
-		time.Sleep(90 * time.Millisecond) // shorter than the linger, which ends quiet connections
+		time.Sleep(90 * time.Millisecond) // shorter than the linger, after which the server closes these connections
 		for _, c := range late {
 			io.WriteString(c, request[:1])
 		}
-		time.Sleep(time.Second) // longer than the linger, so that the requests are refused
+		time.Sleep(time.Second) // longer than the linger, after which WithRetryAfter refuses requests
 		for _, c := range late {
 			io.WriteString(c, request[1:])
 		}
