@@ -55,7 +55,7 @@ const (
 const warmUp = 1500 * time.Millisecond // how long the server is under load before the signal
 
 func main() {
-	keepOpen := flag.Bool("open", false, "then start the shop again and keep it open until ^C is pressed")
+	keepOpen := flag.Bool("open", false, "after the comparison, start the shop again and keep it open until ^C is pressed")
 	flag.Parse()
 	err := run(os.Getenv(roleVar), *keepOpen)
 	if err != nil {

@@ -22,8 +22,8 @@ func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "where to listen")
 	admin := flag.String("admin", "127.0.0.1:9090", "where to listen for probes, metrics and the debug page")
 	delay := flag.Duration("lame-duck", 0, "how long to keep serving after a signal, so that load balancers notice")
-	soft := flag.Duration("soft", 10*time.Second, "how long requests may then take to finish")
-	hard := flag.Duration("hard", 2*time.Second, "how long they may take to return once they are cancelled")
+	soft := flag.Duration("soft", 10*time.Second, "after that, how long requests may take to finish before they are cancelled")
+	hard := flag.Duration("hard", 2*time.Second, "how long cancelled requests may take to return before the program exits without them")
 	flag.Parse()
 	err := run(*addr, *admin, graceful.WithLameDuck(*delay), graceful.WithSoft(*soft), graceful.WithHard(*hard))
 	if err != nil {
