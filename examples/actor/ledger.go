@@ -73,8 +73,8 @@ func (l *ledger) audit(name string, answer func(string)) {
 	}
 }
 
-// fingerprint returns a function that stands for a long computation, of so many rounds of SHA-256. The
-// function checks ctx periodically, so that a timeout ends it.
+// fingerprint returns a function that stands for a long computation: it computes SHA-256 as many
+// times as rounds says. The function checks ctx periodically, so that a timeout ends it.
 func fingerprint(rounds int) func(ctx context.Context, name string, cents int64) (string, error) {
 	return func(ctx context.Context, name string, cents int64) (string, error) {
 		sum := sha256.Sum256([]byte(fmt.Sprint(name, cents)))

@@ -68,7 +68,7 @@ func serve(s *ctxshutdown.Swansong, in io.Reader, p *printer, l *ledger) error {
 		pending.Add(1)
 		l.execute(lines.Text(), func(answer string) { p.printf("%s\n", answer); pending.Done() })
 	}
-	s.Shutdown() // from now on, the time of the drain is limited, also at the end of the input
+	s.Shutdown() // also if the input has ended and no signal has arrived: from now on, the drain has a time limit
 	return shutdown(s.Work(), p, loop, pool, &pending)
 }
 

@@ -43,8 +43,9 @@ func serveGracefully(ln net.Listener, sv *service, isForPerson bool, opts ...gra
 			served <- httpdrain.Serve(web, &http.Server{Handler: sv.handler(), ReadHeaderTimeout: 10 * time.Second}, ln)
 			s.Shutdown() // the listener may have failed, and then nothing else stops the scope
 		}()
-		// Passing mails and disk, rather than the contexts of Go, ends the loops when their stage
-		// is stopped. Then they empty the queue and the buffer.
+		// The loops get the scopes mails and disk, and not the contexts that Go passes to its
+		// functions: these contexts end only at Force. A loop must end when its scope is stopped,
+		// to empty the queue or the buffer.
 		mails.Go(func(context.Context) { sv.sendMails(mails) })
 		disk.Go(func(context.Context) { sv.flushOrders(disk) })
 
