@@ -180,8 +180,9 @@ func newSchedule(begin, deadline time.Time) schedule {
 	return schedule{begin, begin.Add(2 * tenth), begin.Add(6 * tenth), kill.Add(-tenth), kill, deadline}
 }
 
-// killReserve is the time that remains after SIGKILL, if that is no more than a fifth of the deadline:
-// on a busy machine, the end of a killed process was known up to 0.7 s later.
+// killReserve is the time between SIGKILL and a deadline of 5 to 10 seconds. With a shorter
+// deadline that time is a fifth of the deadline, with a longer one a tenth. On a busy machine it
+// took up to 0.7 s until the end of a killed process was known.
 const killReserve = time.Second
 
 // killInterval is the time between SIGTERM and SIGKILL.

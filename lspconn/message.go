@@ -66,8 +66,9 @@ func decode(body []byte) (m message, err error) {
 	return m, nil
 }
 
-// decodeError returns the error of a response, or nil if there is none. If the member is not of the
-// form that JSON-RPC prescribes, the message contains its text, so that the call is answered.
+// decodeError returns the error in the member error of a response, or nil if there is none. If the
+// member does not have the form that JSON-RPC prescribes, the message of the error contains the
+// text of the member. So the call is answered in any case.
 func decodeError(raw json.RawMessage) *ResponseError {
 	if raw == nil || bytes.Equal(raw, null) {
 		return nil

@@ -52,10 +52,11 @@ func endOfStderr(text string) string {
 
 // errorLine returns the line of a server's stderr that most likely says why the server has ended:
 // the last one that is neither part of a stack trace nor advice. If this line is a log entry that
-// reports no failure, errorLine returns the last log entry that reports one, if there is one. For a
-// crash of Node it is the first line of the error, which can have several. For arguments that package
-// flag of Go refuses, it is the error that precedes the usage, unless the server has run on. errorLine
-// returns at most 500 bytes, without colours.
+// reports no failure, errorLine returns the last log entry that reports one, if there is one. There
+// are two exceptions. When Node has crashed, errorLine returns the first line of the error, which
+// can have several. When Go's package flag has refused the arguments, errorLine returns the error
+// that precedes the usage, unless a log entry or a panic follows. errorLine returns at most 500
+// bytes, without colours.
 func errorLine(stderr string) string {
 	text := strings.TrimRight(colour.ReplaceAllString(stderr, ""), " \t\r\n")
 	if strings.Contains(text, "Exception Group Traceback") {
@@ -110,11 +111,12 @@ func namesError(line string) bool {
 
 // traceLine matches the lines that Node, Go, Python, Rust and Java print after an error.
 var traceLine = regexp.MustCompile("^(" + strings.Join([]string{
-	`\s`, `\}`, `- `, `-----`, `\.\.\.`, // indented lines, the end of a value, lists, and what is left out
+	`\s`, `\}`, `- `, `-----`, `\.\.\.`, // an indented line, the end of a multi-line value, a list item, a rule, and dots for lines left out
 	`Node\.js v`, `Require stack:`, `[sS]tack backtrace:`, // Node and Rust
 	`goroutine \d`, `created by `, `\[originating from `, `runtime stack:`, `\[signal `, `PC=0x`, `exit status \d`, // Go
 	`[\pL\w./*()\[\]%~+-]+\(.*\)\r?$`, // a function of Go; % escapes a dot in the last element of its package path
-	// A register of Go. Two spaces follow all names but these, unlike in "error 0x80070005".
+	// A register in a crash of Go, such as "rax    0x0". The names of the second group are followed
+	// by one space, all others by more, so "error 0x80070005" does not match.
 	`([a-z]\w*\s\s+|(s1\d|link|cpsr|trap|oldmask|[er]flags) )0x[0-9a-f]+\r?$`,
 }, "|") + ")")
 
