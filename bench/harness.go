@@ -31,7 +31,7 @@ type row struct {
 	alone side
 
 	allocs int  // our allocations per operation; rare if most operations allocate nothing; ignored if once is set
-	once   bool // the timed function can be called once per preparation
+	once   bool // the timed function can be called only once after each preparation
 	anew   bool // prepare before each run, so that the addresses of the objects vary between runs
 	each   int  // if once is set, the number of operations in the timed function; 0: one
 	often  int  // factor for the number of rounds; 0: one

@@ -66,7 +66,7 @@ var known = map[result]difference{
 }
 
 const keepAlives = "It calls SetKeepAlivesEnabled, which a program that uses httpdrain must not. " +
-	"net/http does not pass it on to the server that httpdrain uses for HTTP/2."
+	"net/http does not pass the call on to the server that httpdrain uses for HTTP/2."
 
 // isKnown reports whether r, or a subtest of it, is known not to pass.
 func isKnown(r result) bool {
@@ -79,8 +79,8 @@ func isKnown(r result) bool {
 	return false
 }
 
-// tries is how often a test is run that fails with httpdrain: a busy machine makes some tests of
-// net/http fail.
+// tries is how often a test that fails with httpdrain is run, until it passes. Some tests of
+// net/http fail on a busy machine.
 const tries = 4
 
 func main() {
@@ -184,9 +184,10 @@ func (s suite) compare(way, overlay string, want outcomes) (ok bool, err error) 
 	return ok, nil
 }
 
-// repeat runs the failed tests of a package until each has passed once, or has been tried often enough,
-// and returns those that have not passed. It runs them in one process: if the first process died, most
-// tests of the package are among them. It prints the end of output, which they failed with.
+// repeat runs the failed tests of a package until each has passed once, or has been run tries times
+// in all. It returns those that have not passed. It prints the end of output, which the package
+// printed when they failed. It runs them in one process and not in one each, because there may be
+// many: if the first process died, most tests of the package have failed.
 func (s suite) repeat(failed []result, overlay, output string) ([]result, error) {
 	for range tries - 1 {
 		if len(failed) == 0 {
@@ -223,7 +224,7 @@ func (s suite) run(way, overlay string, flags ...string) (all outcomes, output m
 	cmd.Env = append(os.Environ(), wayVariable+"="+way)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	out, _ := cmd.Output() // an error says that a test has failed
+	out, _ := cmd.Output() // ignore the error: it says only that a test has failed
 	all = outcomes{}
 	printed := map[string]*strings.Builder{}
 	for _, pkg := range s.packages {

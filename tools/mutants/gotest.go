@@ -28,7 +28,7 @@ func (r *runner) checkBaseline(b baseline) outcome {
 	if check == nil {
 		check = sync.OnceValue(func() outcome {
 			if strings.Contains(b.flags, "-race") && os.Getenv("CI") == "" {
-				cgo, _ := exec.CommandContext(r.ctx, "go", "env", "CGO_ENABLED").Output() // the output is 0 if there is no C compiler
+				cgo, _ := exec.CommandContext(r.ctx, "go", "env", "CGO_ENABLED").Output() // prints 0 if there is no C compiler
 				if strings.TrimSpace(string(cgo)) == "0" {
 					return outcome{verdict: skipped, detail: "-race needs a C compiler"}
 				}

@@ -224,7 +224,7 @@ func (r *runner) try(m *mutant) outcome {
 			}
 		}
 	}
-	if !r.tested || m.flags != "" { // with these flags, the test has not been run before
+	if !r.tested || m.flags != "" { // -tested says only that the tests pass without flags such as -race
 		o := r.checkBaseline(baseline{testCommand: m.testCommand})
 		if o.verdict != "" {
 			return o
@@ -237,7 +237,7 @@ func (r *runner) try(m *mutant) outcome {
 		return outcome{verdict: doesNotBuild, detail: m.reason, output: complaint}
 	}
 	res := r.runTest(t, program, "")
-	os.Remove(program) // all of them together would need gigabytes
+	os.Remove(program) // the programs of all mutants together would need gigabytes
 	switch {
 	case !res.finished:
 		return outcome{failed, "the test program ended without a verdict", res.output, res.took}
@@ -248,9 +248,10 @@ func (r *runner) try(m *mutant) outcome {
 	}
 }
 
-// shorter returns the time limit for a test with a mutant, from the limit in the table, and from how
-// long the test took without the mutant. Many mutants make their test hang. Such a test waits for as
-// short as possible, though long enough not to take a slow test for one that hangs.
+// shorter returns the time limit for a test with a mutant. The parameter timeout is the limit in
+// the table, and took is how long the test took without the mutant. Many mutants make their test
+// hang, so the limit is as short as possible. It is long enough that a slow test is not taken for
+// one that hangs.
 func shorter(timeout, took time.Duration) time.Duration {
 	return min(timeout, 5*time.Second+20*took)
 }

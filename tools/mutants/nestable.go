@@ -27,11 +27,12 @@ func nestable(f *ast.FuncDecl) bool {
 	return !labels && !redeclares(f)
 }
 
-// redeclares reports whether the outermost block of a function redeclares a parameter to which code
-// before may refer, namely a function literal or a pointer, or a result to which such code refers
-// anywhere, as a deferred function does.
+// redeclares reports whether a statement in the outermost block of f declares a variable with the
+// name of a parameter or result of f, to which a function literal or a pointer may refer. For a
+// parameter, only function literals and pointers in earlier statements count. For a result, all in
+// the function count: a deferred function literal, for example, may read the result.
 func redeclares(f *ast.FuncDecl) bool {
-	own := map[string]bool{} // the parameters and results, with whether such code may refer to them
+	own := map[string]bool{} // parameters and results; true if a function literal or a pointer may refer to it
 	inBody := referred(f.Body)
 	for _, list := range []*ast.FieldList{f.Recv, f.Type.Params, f.Type.Results} {
 		if list == nil {
@@ -53,7 +54,7 @@ func redeclares(f *ast.FuncDecl) bool {
 					return true
 				}
 			}
-		case *ast.DeclStmt: // declares a name twice, which compiles only in a block
+		case *ast.DeclStmt: // var with the name of a parameter compiles only in a block within the function
 			for _, spec := range s.Decl.(*ast.GenDecl).Specs {
 				for _, name := range declared(spec) {
 					if _, ok := own[name.Name]; ok {

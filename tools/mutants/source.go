@@ -27,7 +27,7 @@ type sources struct {
 type source struct {
 	files map[string][]codeLine
 	decls map[string][]region // regions by place, such as "func (*T).Name"
-	tests map[string][]string // see addTests
+	tests map[string][]string // the string literals in each test, by name of the test; see addTests
 }
 
 // A codeLine is a line of a file. code is the part of the line that the compiler reads: without
