@@ -27,25 +27,27 @@ type AdminConfig struct {
 	TLS TLS `yaml:"tls"`
 }
 
-// AdminAddr returns the address at which the admin service listens over TCP, nil if it does not.
+// AdminAddr returns the address at which the admin service listens over TCP, or nil if it does not
+// listen over TCP.
 func (m *Manager) AdminAddr() net.Addr { return m.server.Addr() }
 
-// Dial returns a client of the launcher that has this directory. Both sides check that the other
-// one belongs to the same user or to root. Root can be the client of another user's launcher, if
-// the directory belongs to that user. The first call connects. The caller closes the connection.
+// Dial returns a client of the launcher that runs with this directory. Client and launcher each
+// check that the other one belongs to the same user or to root. Root can be the client of another
+// user's launcher, if the directory belongs to that user. The first call connects. The caller
+// closes the connection.
 func Dial(dir string) (pb.LauncherAdminInterfaceClient, *grpc.ClientConn, error) {
 	return admin.Dial(dir)
 }
 
-// DialTLS returns a client of a launcher's admin service over TCP, at host:port. Both sides present
-// a certificate, and that of the launcher must be valid for this host. The files are read again for
-// each connection, as described at [TLS]. The first call connects, and returns an error if a
-// certificate is refused. The caller closes the connection.
+// DialTLS returns a client of a launcher's admin service over TCP, at host:port. Client and
+// launcher each present a certificate, and that of the launcher must be valid for this host. The
+// certificate files are read again for each connection, as described at [TLS]. The first call
+// connects, and returns an error if a certificate is refused. The caller closes the connection.
 func DialTLS(address string, files TLS) (pb.LauncherAdminInterfaceClient, *grpc.ClientConn, error) {
 	return admin.DialTLS(address, mtls.Files(files))
 }
 
-// adminLauncher is the Manager as package admin sees it: with the types of the protocol.
+// adminLauncher adapts a Manager to package admin, which uses the types of the protocol.
 type adminLauncher struct{ manager *Manager }
 
 func (l adminLauncher) IsNotFound(err error) bool { return errors.Is(err, ErrNotFound) }
@@ -58,7 +60,7 @@ func (l adminLauncher) CheckGroup(name string) error {
 func (l adminLauncher) Process(id string) (*pb.ProcessStatus, error) {
 	st, err := l.manager.Process(id)
 	out := wireStatus(st)
-	out.Report = st.Report // only here, because a status of all processes would become too large
+	out.Report = st.Report // only for a single process: with the reports, a status of all processes would become too large
 	return out, err
 }
 

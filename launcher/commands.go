@@ -16,8 +16,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/upgrade"
 )
 
-// The functions of this file are commands: a program calls one of them, instead of [Start],
-// when it is run with the arguments that [Config] has for it.
+// The functions of this file are commands: a program calls one of them, instead of [Start], when it
+// is run with the arguments that a field of [Config] (Guardian, Helper, UpgradeCheck) names.
 
 // Guard is the main function of a guardian; see [Config].Guardian. It reads its orders from stdin,
 // and returns when the launcher has ended and no process is left that the guardian looks after.
@@ -29,10 +29,9 @@ import (
 // Problems are printed on stderr, and reported as an [Alarm] by the next launcher.
 func Guard() error { return guardian.Guard() }
 
-// Exec replaces the current process by the command, with the limits of the kernel that the group
-// has in Rlimits, and with LISTEN_PID set to the process id, as sd_listen_fds(3) requires. A
-// [Config].Helper calls it, because the launcher does not know the id before the process exists.
-// Exec returns only if it fails.
+// Exec replaces the current process by the command, with the group's Rlimits, and with LISTEN_PID
+// set to the process id, as sd_listen_fds(3) requires. A [Config].Helper calls Exec, because the
+// launcher does not know the process id before the process exists. Exec returns only if it fails.
 func Exec(args []string) error {
 	if len(args) == 0 {
 		return errors.New("launcher: Exec: no command")
@@ -51,8 +50,8 @@ func Exec(args []string) error {
 }
 
 // AnswerUpgradeCheck is what the command of [Config].UpgradeCheck does: it reads from r what the
-// launcher would hand over, and writes to w that this program could go on with it and with cfg, or
-// returns why it could not. It starts nothing, and leaves nothing open.
+// launcher would hand over, and checks whether this program could take over with cfg. If so, it
+// writes that to w; if not, it returns the reason. It starts nothing, and leaves nothing open.
 func AnswerUpgradeCheck(cfg Config, r io.Reader, w io.Writer) error {
 	return upgrade.Answer(r, w, func(h *upgrade.Handoff) error {
 		if err := cfg.Validate(); err != nil {
@@ -73,7 +72,7 @@ func AnswerUpgradeCheck(cfg Config, r io.Reader, w io.Writer) error {
 		}
 		groups := cfg.resolve().Groups
 		for _, g := range groups {
-			g.Limits.IfUnavailable = Warn // this program is in another cgroup than the launcher
+			g.Limits.IfUnavailable = Warn // limits cannot be checked here: this program is in another cgroup than the launcher
 			if err := errors.Join(cfg.checkFiles(g), checkLog(g)); err != nil {
 				return err
 			}

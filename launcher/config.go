@@ -18,9 +18,9 @@ type Config struct {
 
 	Groups []GroupConfig
 
-	// TotalDeadline, unless it is 0, bounds the stop of everything, from the moment that the
-	// launcher is asked to stop. After four fifths of it the remaining processes get SIGTERM, after
-	// nine tenths SIGKILL.
+	// TotalDeadline, unless it is 0, bounds the time in which all processes stop. The time begins
+	// when the launcher is asked to stop. After four fifths of it the remaining processes get
+	// SIGTERM, after nine tenths SIGKILL.
 	TotalDeadline time.Duration
 
 	// TotalDeadlineDerived says that TotalDeadline was computed from the bounds of the groups, not
@@ -56,8 +56,8 @@ type Config struct {
 	// empty: no file.
 	File string
 
-	// Locate adds to an error that refuses a reload to this configuration where the cause is in the
-	// configuration file, as config.Source.Locate does. The result must match the original error.
+	// Locate adds to the error of a refused reload the place in the configuration file that has
+	// caused the error, as config.Source.Locate does. Its result must match the original error.
 	// nil: errors are not changed.
 	Locate func(error) error
 
@@ -97,14 +97,14 @@ type GroupSource interface {
 type GroupConfig struct {
 	Name string `yaml:"name"`
 
-	// NoDefaults says that zero values are meant as they are. Otherwise a field that is zero, or
-	// empty, gets its default. A nil MinHealthy or MaxSurge gets its default in both cases.
+	// NoDefaults says that a zero value means zero. Otherwise a field that is zero, or empty, gets
+	// its default. A nil MinHealthy or MaxSurge gets its default in both cases.
 	NoDefaults bool
 
-	// Job says that the processes run to completion: no client relies on their being ready. They
-	// take no part in rolls. [Manager.Roll], [Manager.Restart] and a reload that changes what a
-	// process is started with stop the processes that still run, and run each of them once more
-	// when those have ended. These orders do not wait for that.
+	// Job says that the processes run to completion: no client needs them to be ready. They take no
+	// part in rolls. [Manager.Roll], [Manager.Restart] and a reload that changes what a process is
+	// started with stop the processes that still run, and run each of them once more when those
+	// have ended. None of these calls waits until the jobs have run.
 	Job bool `yaml:"kind" form:"service|job"`
 
 	// Command is the program and its arguments; it is not passed to a shell. In Command, in the
@@ -116,14 +116,14 @@ type GroupConfig struct {
 	WorkDir string   `yaml:"working_dir"`    // if empty, the launcher's working directory
 	Env     []string `yaml:"env" form:"env"` // NAME=value, in addition to the launcher's environment
 
-	// ClearEnv keeps the launcher's environment from the processes and their hooks. They have only
-	// Env and what the launcher sets for them. Command is still looked up in the launcher's PATH.
+	// ClearEnv leaves the launcher's environment out: the processes and their hooks get only Env
+	// and what the launcher sets. Command is still looked up in the launcher's PATH.
 	ClearEnv bool `yaml:"clear_env"`
 
 	// User and UserGroup are the user and the group that the processes run as, by name or id, with
-	// the other groups of the user; default the launcher's. They need the privileges of root. The
-	// sockets of such a process, and what {socket} stands for, are in a directory beside the
-	// launcher's. HOME, USER and LOGNAME are those of the user, unless Env has them.
+	// the other groups of the user; default the launcher's. Only root can set them. The sockets of
+	// such a process, and what {socket} stands for, are in a directory beside the launcher's. HOME,
+	// USER and LOGNAME are those of the user, unless Env has them.
 	User      string `yaml:"user"`
 	UserGroup string `yaml:"group"`
 
@@ -134,21 +134,21 @@ type GroupConfig struct {
 	Transport TransportConfig `yaml:"lifecycle"`
 
 	Desired    int  `yaml:"desired_instances"`
-	MinHealthy *int `yaml:"min_healthy_instances"` // how many must be ready during a roll; default Desired, or Desired-1 if MaxSurge is 0
+	MinHealthy *int `yaml:"min_healthy_instances"` // number of processes that must be ready during a roll; default Desired, or Desired-1 if MaxSurge is 0
 	MaxSurge   *int `yaml:"max_surge"`             // how many processes there may be beyond Desired, including those that are stopping; default 1
 
 	HealthCheckTimeout time.Duration `yaml:"health_check_timeout"`             // from the start of a process until it is ready; default 30 s
-	MinReady           time.Duration `yaml:"min_ready_seconds" form:"seconds"` // a roll relies on a process only after it has been ready for so long; default 0
+	MinReady           time.Duration `yaml:"min_ready_seconds" form:"seconds"` // time that a process must stay ready before a roll relies on it; default 0
 	LivenessInterval   time.Duration `yaml:"liveness.interval"`                // time from the answer to a call until the next call to a ready process that uses GRPC; default 2 s, negative: no calls
 	LivenessTimeout    time.Duration `yaml:"liveness.timeout"`                 // time that a process has to answer a check; default 1 s
 	LivenessFailures   int           `yaml:"liveness.failure_threshold"`       // consecutive failed checks after which a process is replaced; default 3
 
-	StartupProbe   Probe `yaml:"startupProbe"`   // the other probes begin when it has succeeded; if it fails, the process counts as failed
+	StartupProbe   Probe `yaml:"startupProbe"`   // the other probes begin when the startup probe has succeeded; if it fails, the process counts as failed
 	ReadinessProbe Probe `yaml:"readinessProbe"` // while it fails, the process is WARMING: it gets no requests and does not count as ready
 	LivenessProbe  Probe `yaml:"livenessProbe"`  // if it fails, the process is stopped and counts as failed
 
-	// Watchdog, unless 0, is how long a ready process may be silent before it counts as failed: it
-	// sends WATCHDOG=1, as for sd_notify(3). WATCHDOG_USEC tells it so. For Auto and Notify.
+	// Watchdog, unless 0, is how long a ready process may be silent before it counts as failed. It
+	// sends WATCHDOG=1 (sd_notify(3)), and finds the limit in WATCHDOG_USEC. For Auto and Notify.
 	Watchdog time.Duration `yaml:"watchdog"`
 
 	Shutdown ShutdownConfig `yaml:",inline"`
@@ -160,7 +160,8 @@ type GroupConfig struct {
 
 	DependsOn []string `yaml:"depends_on"` // groups that must be healthy before this one starts, and that stop after it
 
-	// Conditions says of groups in DependsOn what they must be instead of healthy.
+	// Conditions maps a group in DependsOn to the condition that it must meet. A group without an
+	// entry must be healthy.
 	Conditions map[string]Condition
 
 	Listen []Listen  `yaml:"listeners"` // listeners that every process of the group inherits
@@ -172,8 +173,8 @@ type GroupConfig struct {
 }
 
 // A TransportConfig says how the launcher connects to a process. Notifications of the process
-// always go to the launcher's unix socket, because only there does the kernel say which process
-// they come from.
+// always go to the launcher's unix socket, because only on a unix socket the kernel says which
+// process a message comes from.
 type TransportConfig struct {
 	Network string `yaml:"transport"` // "unix", the default: each process has a socket in Dir. Or "tcp", with mutual TLS
 
@@ -191,7 +192,7 @@ type TransportConfig struct {
 // TLS names PEM files for mutual TLS 1.3: the certificate to present, with intermediate
 // certificates; its key, which other users must not be able to read; and the authorities that the
 // other side's certificate may come from. Replaced files are used from the next connection on.
-// While they do not fit together, the files before them stay in use.
+// While a new certificate does not match its key, the previous ones stay in use.
 type TLS struct {
 	Cert string `yaml:"cert_file"`
 	Key  string `yaml:"key_file"`
@@ -213,7 +214,7 @@ type ShutdownConfig struct {
 	SuccessCodes    []int         `yaml:"success_exit_codes"`        // exit codes of a clean exit; default 0
 }
 
-// RestartPolicy says which processes that exit without having been asked to are replaced.
+// RestartPolicy says which processes are replaced when they exit without having been asked to.
 type RestartPolicy = spec.RestartPolicy
 
 const (
@@ -254,10 +255,10 @@ type RollConfig struct {
 	MaxBackoff time.Duration `yaml:"retry.max_backoff"`     // longest pause; default 1 min, or MinBackoff if that is longer
 }
 
-// A CanaryCheck judges the canaries of a roll, by a command or by a query of Prometheus, at each
-// Interval while they are waited for, and once more after CanaryWait. If a check fails, the roll
-// is rolled back at once, whatever OnFailure is; a roll of adopted processes pauses. The other
-// processes follow after a check that has passed and that began after CanaryWait.
+// A CanaryCheck judges the canaries of a roll, by a command or by a query of Prometheus, once in
+// each Interval of CanaryWait, and once more after it. If a check fails, the roll is rolled back at
+// once, whatever OnFailure is; a roll of adopted processes pauses. The other processes follow after
+// a check that has passed and that began after CanaryWait.
 //
 // A check can also give no answer: the command cannot be started or exceeds Timeout, the server
 // does not answer, or the query has no result. Then it is repeated, and an event says so. A roll
@@ -352,7 +353,7 @@ type LogConfig struct {
 }
 
 // A SecretConfig says which values the launcher masks: it replaces them by *** in what processes
-// print, in events and in the status. It finds by their names
+// print, in events and in the status. It recognizes these by their names:
 //
 //   - variables, of its own environment and of Env of the groups,
 //   - flags and assignments in Command and PreStop, as in --password=value, --password value and
@@ -367,10 +368,10 @@ type LogConfig struct {
 //
 // A value stops being masked when no group and no process has it any more.
 type SecretConfig struct {
-	// Names are patterns of further names, of the syntax of path.Match. Case does not matter, and -
-	// equals _.
+	// Names are patterns of further names, in the syntax of path.Match. Upper and lower case are
+	// equal, and so are - and _.
 	Names  []string `yaml:"names"`
-	Values []string `yaml:"values"` // further values
+	Values []string `yaml:"values"` // further secret values
 
 	// Files are files whose content is secret. They are read at the start of each process, and of
 	// the launcher; a file has at most 64 KiB.

@@ -13,13 +13,13 @@ import (
 // LauncherDeath says what becomes of the processes if the launcher dies without stopping them, for
 // instance by SIGKILL.
 //
-// With Kill, all processes that the launcher has started end with it, directly or indirectly, by
-// three mechanisms:
+// With Kill, all processes that the launcher has started, directly or indirectly, end with it.
+// Three mechanisms do that:
 //
 //   - The kernel kills each process when the launcher dies (PR_SET_PDEATHSIG), but not the
 //     processes that it has started.
 //   - The [Config].Guardian, if there is one, kills them all: by their cgroup of version 2, if one
-//     could be made, or by a mark that each process has in its environment, and its children
+//     could be made, or else by a mark in the environment of each process, which its children
 //     inherit.
 //   - The next launcher with the same directory does the same before it starts anything.
 //
@@ -35,7 +35,7 @@ import (
 // replaced or stopped.
 //
 // A process that is started while the state file cannot be written ends with the launcher, as with
-// Kill, until it is in the file. An [Alarm] and Health.Unrecorded name it.
+// Kill, until the file has been written. An [Alarm] and Health.Unrecorded name it.
 type LauncherDeath = spec.LauncherDeath
 
 const (

@@ -23,7 +23,7 @@ func (g *group) awaitDependencies() bool {
 	defer stop()
 	for {
 		var missing []string
-		cfg := g.config() // a reload can change DependsOn while the group waits
+		cfg := g.config() // read again in each round, because a reload can change DependsOn while the group waits
 		for _, name := range cfg.DependsOn {
 			switch condition := cfg.ConditionOf(name); {
 			case g.manager.satisfies(name, condition):
@@ -48,15 +48,16 @@ func (g *group) awaitDependencies() bool {
 	}
 }
 
-// wakeDependents makes the groups that depend on the named one look at their conditions again.
-// Other changes wake them by an event, but no event says that a process has been started.
+// wakeDependents makes the groups that depend on the named one check their conditions again. Events
+// wake them after other changes, but no event says that a process has been started.
 func (r *registry) wakeDependents(name string) {
 	for g := range r.dependents(name) {
 		g.wake()
 	}
 }
 
-// dependents returns the groups that depend on the named one when they are asked.
+// dependents returns an iterator over the groups that depend on the named one. It reads DependsOn
+// of a group when it reaches the group.
 func (r *registry) dependents(name string) iter.Seq[*group] {
 	return func(yield func(*group) bool) {
 		for _, g := range r.allGroups() {
@@ -67,8 +68,8 @@ func (r *registry) dependents(name string) iter.Seq[*group] {
 	}
 }
 
-// satisfies reports whether a group lets others start that depend on it under this condition. One
-// that was stopped by order lets none.
+// satisfies reports whether a group fulfils the condition under which a group that depends on it
+// starts. A group that was stopped by order fulfils none.
 func (r *registry) satisfies(group string, c spec.Condition) bool {
 	g, err := r.group(group)
 	if err != nil {
@@ -86,13 +87,14 @@ func (r *registry) satisfies(group string, c spec.Condition) bool {
 	return h.Healthy
 }
 
-// finished reports whether all groups are finished, and if so, what has failed.
+// finished reports whether all groups are finished. If they are, err says which of them have
+// failed, or did not start.
 func (r *registry) finished() (finished bool, err error) {
 	for _, g := range r.allGroups() {
 		needed, condition := r.waitsInVainFor(g)
 		switch {
 		case needed != "":
-			outcome := "has finished without that"
+			outcome := fmt.Sprintf("has finished and will not be %s", condition)
 			if other, failed := r.group(needed); failed == nil && ask(other, (*controller.Controller).AwaitsDependencies) {
 				outcome = "did not start either"
 			}

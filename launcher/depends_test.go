@@ -65,7 +65,7 @@ func TestConditions_FailedJobDoesNotCountAsCompleted(t *testing.T) {
 		t.Fatal("no error")
 	}
 	testkit.Equal(t, "error", err.Error(), "launcher: group \"migrate\": 1 of 1 process failed\n"+
-		"launcher: group \"web\" did not start: it waits until group \"migrate\" is completed, but \"migrate\" has finished without that")
+		"launcher: group \"web\" did not start: it waits until group \"migrate\" is completed, but \"migrate\" has finished and will not be completed")
 }
 
 // A service cannot complete, so no group can wait for that.

@@ -51,13 +51,13 @@
 // # Where things are
 //
 // [Start] makes a [Manager] out of what an earlier launcher has left (start.go, takeover.go), and
-// its recorder says what the next one has to know (recorder.go). A Manager finds groups in its
-// registry (registry.go) and gives them orders (orders.go). A group waits for others
-// (dependencies.go), and then runs in a goroutine of its own (group.go), which has a controller
-// start and stop processes.
+// its recorder writes what the next one has to know into the state file (recorder.go). A Manager
+// finds groups in its registry (registry.go) and gives them orders (orders.go). A group waits for
+// others (dependencies.go), and then runs in a goroutine of its own (group.go), which has a
+// controller start and stop processes.
 //
 // The controller is a type of internal/controller. It decides with packages that start nothing:
-// internal/restart decides whether and when a process is replaced that has ended, internal/roll
+// internal/restart decides whether and when a process that has ended is replaced, internal/roll
 // what a roll does next, and internal/revision has the configurations of the group.
 //
 // A process is a type of internal/process. It runs one subprocess as the state machine in

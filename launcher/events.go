@@ -11,8 +11,8 @@ const (
 	GraceOver  Kind = events.GraceOver  // a process still drains after its grace period, which is not enforced
 	Extension  Kind = events.Extension  // a process has asked for more time to stop
 	Adopted    Kind = events.Adopted    // a process that an earlier launcher started has been adopted
-	// MainProcess reports that a process has named another one, which it has started, to take its
-	// place.
+	// MainProcess reports that a process has named another one, which it has started, as the main
+	// process from now on (MAINPID, as for sd_notify(3)).
 	MainProcess Kind = events.MainProcess
 	Upgraded    Kind = events.Upgraded // another program has taken over; see Manager.Upgrade
 	Alarm       Kind = events.Alarm    // a problem that needs an operator
@@ -26,8 +26,8 @@ const (
 	// RollStep reports progress of a roll: the roll waits for canaries, retries, is resumed or
 	// is rolled back.
 	RollStep Kind = events.RollStep
-	// RollDone reports that a roll has replaced all processes, or that a rollback, which a user has
-	// ordered, has brought back all earlier processes.
+	// RollDone reports that a roll has replaced all processes, or that a rollback that a user
+	// ordered has replaced the new ones by processes of the earlier revision.
 	RollDone    Kind = events.RollDone
 	RollFailed  Kind = events.RollFailed  // a roll has ended without replacing all processes, or has paused
 	Ordered     Kind = events.Ordered     // an operator has stopped, started or scaled a group
@@ -66,6 +66,7 @@ const (
 //	Stack string
 type Event = events.Event
 
-// Watch returns a channel of the events from now on. It is closed by stop, and when the manager has
-// ended. A receiver that is too slow misses events; Event.Missed says how many.
+// Watch returns a channel of the events from now on. The channel is closed when the caller calls
+// stop, and when the manager has ended. A receiver that is too slow misses events; Event.Missed
+// says how many.
 func (m *Manager) Watch() (events <-chan Event, stop func()) { return m.events.Watch() }

@@ -38,7 +38,7 @@ func TestFinished_ReportsWhatFailed(t *testing.T) {
 		"a group of 0":        {[]launcher.GroupConfig{runners("none", 0)}, ""},
 		"a failure":           {[]launcher.GroupConfig{never, jobThat("b", "exit 0")}, `launcher: group "load": 1 of 1 process failed`},
 		"a group given up":    {[]launcher.GroupConfig{jobThat("a", "exit 3")}, `launcher: group "a": given up after 2 failures in a row; the last: a-2: CRASHED: exit status 3; restart the group when that is fixed`},
-		"groups that wait":    {[]launcher.GroupConfig{group("web", 1, "exit", "0"), waits, last}, "launcher: group \"report\" did not start: it waits until group \"web\" is healthy, but \"web\" has finished without that\nlauncher: group \"mail\" did not start: it waits until group \"report\" is healthy, but \"report\" did not start either"},
+		"groups that wait":    {[]launcher.GroupConfig{group("web", 1, "exit", "0"), waits, last}, "launcher: group \"report\" did not start: it waits until group \"web\" is healthy, but \"web\" has finished and will not be healthy\nlauncher: group \"mail\" did not start: it waits until group \"report\" is healthy, but \"report\" did not start either"},
 		"a group that starts": {[]launcher.GroupConfig{jobThat("web", "exit 0"), waits}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

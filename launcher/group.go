@@ -18,7 +18,7 @@ import (
 
 // A group runs the processes of one [GroupConfig]. Its goroutine, run, waits for a change, and has
 // the controller start and stop processes. Orders, reloads and processes change the controller, and
-// wake the goroutine. Whatever a group remembers, and can change, is in the controller.
+// wake the goroutine. All state of a group that changes is in the controller.
 type group struct {
 	manager    *Manager
 	name       string
@@ -64,7 +64,7 @@ func (g *group) start() {
 	if g.scope.Go(func(context.Context) { defer g.manager.running.Done(); g.run() }) {
 		return
 	}
-	go func() { // the group was stopped before it began, but may have adopted processes
+	go func() { // the group was stopped before its goroutine began, but may have adopted processes
 		defer g.manager.running.Done()
 		defer close(g.emptied)
 		g.close()
@@ -74,8 +74,8 @@ func (g *group) start() {
 // run returns when the group has been stopped and is empty.
 func (g *group) run() {
 	defer close(g.emptied)
-	// Processes that were adopted as ready count as available first. Otherwise they could be taken
-	// for processes that are not ready, and too many others be stopped.
+	// Wait until the processes that were adopted as ready count as available. Otherwise the
+	// controller would take them for processes that are not ready, and might stop too many others.
 	for _, p := range g.processes() {
 		p.AwaitRouted()
 	}
@@ -138,8 +138,8 @@ func (g *group) close() {
 		go p.Stop(reason, 0)
 	}
 	for _, p := range left {
-		// Do not wait until they have ended, because a call of the router may still hold a guard of
-		// the scope.
+		// Wait for Reaped only, and not for the end of the process: a call of the router may still
+		// hold a guard of the scope.
 		<-p.Reaped()
 	}
 }
@@ -203,7 +203,7 @@ func (g *group) health() Health {
 	if !h.Stopping {
 		return h
 	}
-	for other := range g.manager.dependents(g.name) { // asked without a lock, because each of them is locked here
+	for other := range g.manager.dependents(g.name) { // the controller of g is not locked here: isEmpty and dependents lock other groups
 		if !other.isEmpty() {
 			h.StopsAfter = append(h.StopsAfter, other.name)
 		}
@@ -233,7 +233,7 @@ func (g controlled) Start(id string, revision int, cfg spec.Group) (controller.P
 func (g controlled) Adopt(found *statefile.Process, cfg spec.Group) (controller.Process, bool) {
 	p := process.New(g.shared, found.ID, found.Revision, cfg)
 	p.Restore(found, time.Now())
-	p.LearnAdoptedSecrets() // before announce says why an upgrade has failed
+	p.LearnAdoptedSecrets() // before announce publishes why an upgrade has failed, because that text can contain secrets
 	return p, g.launch(p)
 }
 
@@ -250,7 +250,7 @@ func (g controlled) launch(p *process.Process) bool {
 }
 
 func (g controlled) Stop(p controller.Process, reason string) {
-	g.manager.host.Gate.Enter() // until the process knows
+	g.manager.host.Gate.Enter() // no upgrade begins before the process has recorded the order
 	go func() {
 		defer g.manager.host.Gate.Leave()
 		p.(*process.Process).Stop(reason, 0)

@@ -27,15 +27,15 @@ import (
 // report of the scope names the processes that are left. [ctxshutdown.Swansong.Force] kills all
 // processes. All methods may be called concurrently.
 type Manager struct {
-	// Start sets the fields before the groups run. After that they stay as they are. The Source of
-	// cfg is that of the start; the reloader has the one that was loaded last.
+	// Start sets the fields before the groups run, and they do not change after that. cfg.Source is
+	// the Source at the start; the reloader has the Source that was loaded last.
 	cfg         Config
 	scope       *ctxshutdown.Swansong
 	groupsScope *ctxshutdown.Swansong // a child of scope, and the parent of the scopes of the groups
 	events      *events.Hub
 	counter     counter
-	host        *process.Host // what all processes have in common
-	lock        *os.File      // of the directory
+	host        *process.Host // shared by all processes
+	lock        *os.File      // the locked file of the directory
 	server      *admin.Server
 	running     sync.WaitGroup // the goroutines of the groups
 	recorder    *recorder
@@ -45,7 +45,7 @@ type Manager struct {
 	*registry
 }
 
-// publish publishes an event, without the secrets that its texts contain.
+// publish publishes an event, after it has masked secrets in the event's texts.
 func (m *Manager) publish(e Event) {
 	e.Message, e.Stack = m.host.Secrets.Mask(e.Message), m.host.Secrets.Mask(e.Stack)
 	m.events.Publish(e)
@@ -104,8 +104,8 @@ func (m *Manager) serve(guard *ctxshutdown.Guard) {
 	m.scope.Shutdown() // the scope may still be running, if only its groups were stopped
 }
 
-// release releases what Start has acquired. With goesBack, another program that has handed over
-// goes on with what belongs to it.
+// release releases what Start has acquired. If goesBack is set, it leaves in place what belongs to
+// the program that has handed over, which goes on.
 func (m *Manager) release(goesBack bool) {
 	m.host.Logs.Close()
 	m.host.Guardian.Dismiss()

@@ -78,18 +78,18 @@ func (m *Manager) StopGroup(ctx context.Context, name, reason string) error {
 	return m.carryOut(ctx, name, stopAll(reason))
 }
 
-// StartGroup undoes [Manager.StopGroup], and waits until the group is healthy. What has failed
-// before counts no more: a group that was given up begins again, and a process that waits for the
-// end of a pause is started at once.
+// StartGroup undoes [Manager.StopGroup], and waits until the group is healthy. Earlier failures are
+// forgotten: a group that was given up begins again, and a process that waits for the end of a
+// pause is started at once.
 func (m *Manager) StartGroup(ctx context.Context, name, reason string) error {
 	return m.carryOut(ctx, name, startAgain(reason))
 }
 
-// Scale has the group run n processes, of whatever revision, and waits until n are ready and the
-// others have ended. That holds until a reload changes Desired, and for the next launcher only if
-// it adopts processes of the group. With more processes than are configured, MinHealthy rises by
-// the same number. Scale does not start a stopped group. It returns an error if a newer order or a
-// reload changes the number before.
+// Scale has the group run n processes, of any revision, and waits until n are ready and the others
+// have ended. That holds until a reload changes Desired, and for the next launcher only if it
+// adopts processes of the group. If n is greater than the configured number, MinHealthy rises by
+// the difference. Scale does not start a stopped group. It returns an error if a newer order or a
+// reload changes the number meanwhile.
 func (m *Manager) Scale(ctx context.Context, name string, n int, reason string) error {
 	return m.carryOut(ctx, name, scale(n, reason))
 }
@@ -171,8 +171,8 @@ func isRolledBack(err error) bool {
 	return ok && e.RolledBack
 }
 
-// awaitOrder waits until an order that is no roll is done and in the state file, unless that cannot
-// be written, of which an alarm tells.
+// awaitOrder waits until an order that is no roll is done and recorded in the state file. If the
+// file cannot be written, awaitOrder does not wait for it; an alarm reports that.
 func (g *group) awaitOrder(ctx context.Context, r *controller.Result) error {
 	select {
 	case <-r.Done():
@@ -219,7 +219,8 @@ func startAgain(reason string) order {
 	return order{func(g *group) (*controller.Result, error) { return g.controller.StartAgain(reason), nil }, (*group).awaitOrder}
 }
 
-// scale is the order to run n processes, which the rules of the configuration must allow.
+// scale is the order to run n processes. It is refused if the configuration with n processes would
+// be invalid.
 func scale(n int, reason string) order {
 	return order{func(g *group) (*controller.Result, error) {
 		to := *g.controller.Config()

@@ -13,8 +13,8 @@ import (
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 )
 
-// Process returns the status of a process. That of a process that has ended is kept until 32 more
-// of its group have ended. The error matches [ErrNotFound].
+// Process returns the status of a process. A process that has ended is remembered until 32 more
+// processes of its group have ended. The error matches [ErrNotFound].
 func (m *Manager) Process(id string) (Status, error) {
 	p, err := m.process(id)
 	if err != nil {
@@ -47,10 +47,10 @@ func (m *Manager) StopProcess(id string, how Stop) error {
 	return nil
 }
 
-// Signal sends a signal to a process, or to all processes of a group, but not to what these have
-// started. It returns the ids of the processes. A process that ends because of the signal has ended
-// by itself: the restart policy says whether it is replaced. An error matches [ErrNotFound] if
-// nothing has this name.
+// Signal sends a signal to a process, or to all processes of a group, but not to their descendants.
+// It returns the ids of the processes. A process that ends because of the signal has ended by
+// itself: the restart policy says whether it is replaced. The error matches [ErrNotFound] if
+// neither a process nor a group has this name.
 func (m *Manager) Signal(name string, sig syscall.Signal, reason string) (ids []string, err error) {
 	var all []*process.Process
 	if g, failed := m.group(name); failed == nil {

@@ -20,21 +20,21 @@ type recorder struct {
 	untouched bool // the state file is that of an earlier launcher; this launcher has not written one yet
 
 	mu        sync.Mutex
-	expected  *statefile.State // what to write until the guardian runs: the earlier state, with what this launcher is about to make; then nil
+	expected  *statefile.State // written until the guardian runs: the earlier launcher's state, with the containment and the guardian that this launcher is about to create; then nil
 	guardians []proc.Adoptable // guardians of earlier launchers that have not been ended
 }
 
-// start writes the state file and starts the guardian, before any process is started, so that a
-// launcher after this one finds everything that this one has started. The containment is recorded
-// before it is made, with the state that the earlier launcher has left, of which nothing has
-// changed yet. In an upgrade, the containment is that of the other program.
+// start writes the state file and starts the guardian. It does that before any process is started,
+// so that the next launcher finds everything that this one has started. The containment is recorded
+// before it is created, together with the state of the earlier launcher, which is still unchanged.
+// In an upgrade, the containment is that of the other program.
 func (r *recorder) start(before statefile.State, upgraded bool) error {
 	m := r.manager
 	m.host.Containment = proc.NewContainment()
 	written := before
 	if upgraded {
 		m.host.Containment = before.Containment
-		written, _ = statefile.Read(statefile.Path(m.host.Dir)) // the other program may not have been able to write it
+		written, _ = statefile.Read(statefile.Path(m.host.Dir)) // as the file is, because the other program may not have been able to write its last state
 	}
 	r.untouched = before.Groups != nil
 	own, expected := guardian.NewContainment(), before
@@ -50,7 +50,7 @@ func (r *recorder) start(before statefile.State, upgraded bool) error {
 		}
 		m.publish(Event{Kind: Alarm, Message: "the state file cannot be written, so the next launcher will miss changes; it is retried: " + err.Error()})
 	})
-	// A disk that is full is an alarm and no error: it must not keep the groups down.
+	// A full disk only causes an alarm, and no error: the groups must start nevertheless.
 	stopped := func(err error) error {
 		if err == nil || m.scope.Err() == nil {
 			return nil
@@ -68,7 +68,7 @@ func (r *recorder) start(before statefile.State, upgraded bool) error {
 	r.mu.Lock()
 	r.expected = nil
 	r.mu.Unlock()
-	if unwritten == nil { // otherwise a disk that hangs would be waited for again
+	if unwritten == nil { // otherwise a disk that hangs would block a second time
 		if err := stopped(m.host.StateFile.Flush(m.scope.Done())); err != nil {
 			return err
 		}
@@ -144,8 +144,8 @@ func (r *recorder) forgetGuardians() {
 	r.manager.host.StateFile.Changed()
 }
 
-// close ends the writing of the state file, and removes the file if the next launcher needs nothing
-// of it. It calls unlock when no write is under way any more.
+// close ends the writing of the state file, and removes the file if it has nothing that the next
+// launcher needs. It calls unlock when no write is under way any more.
 func (r *recorder) close(unlock func()) {
 	w := r.manager.host.StateFile
 	if w == nil {

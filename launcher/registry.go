@@ -130,8 +130,8 @@ func (r *registry) checkNewListeners(added spec.Group, claimed map[string]listen
 	return nil
 }
 
-// reload adds groups and changes the order. Groups that are not in order were removed; they stay at
-// its end until they are empty.
+// reload adds groups and changes their order. A group that is missing from order was removed; it
+// stays at the end of the list until it is empty.
 func (r *registry) reload(order []string, added []*group, claimed map[string]listeners.Set) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,8 +192,8 @@ func (r *registry) forgetProcess(id string) *process.Process {
 	return p.Process
 }
 
-// printsTo reports whether a process exists, or has ended lately, that prints to a file of its own
-// at this path.
+// printsTo reports whether the process with this id has a log file of its own at this path. The
+// process may have ended lately.
 func (r *registry) printsTo(id, path string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

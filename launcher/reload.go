@@ -28,11 +28,11 @@ var (
 //   - Groups that are new are started, and groups that are missing are drained.
 //   - A group is rolled if something differs that a process is started with (Command, Env, WorkDir,
 //     Protocol, Log). It is rolled, too, if its roll is paused. The new roll supersedes one that is
-//     paused or under way. If that one comes from a configuration with the same processes, it turns
+//     paused or under way. If that one comes from a configuration whose processes are the same as in the next one, it turns
 //     back instead, and those that it has not replaced keep running.
 //   - Everything else of a group changes at once: the number of processes, and for the running ones
 //     their limits. A group that was given up starts processes again.
-//   - Of the rest, TotalDeadline (but see TotalDeadlineDerived), Secrets and Source change at once.
+//   - Outside of the groups, TotalDeadline (but see TotalDeadlineDerived), Secrets and Source change at once.
 //     A change that needs an upgrade is refused with a [*ConfigError]: another Admin, and another
 //     Listen of an existing group. So is another Dir, which needs a new launcher. Router, Logger,
 //     Output, Helper, Guardian and Reread stay as they are.
@@ -131,8 +131,8 @@ func (c Config) located(err error) error {
 	return c.Locate(err)
 }
 
-// source returns what Reread compares with: the source that was loaded last, with each group as the
-// group has it.
+// source returns what Reread compares with: the source that was loaded last, but with each group as
+// the group runs it.
 func (r *reloader) source() any {
 	source := *r.loaded.Load()
 	for _, g := range r.manager.allGroups() {

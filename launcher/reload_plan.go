@@ -20,7 +20,7 @@ type reloadPlan struct {
 
 	order                      []string
 	existing                   []change // changes of groups that stay
-	unchanged, changed, rolled []change // the changes in existing, as sorted by classify
+	unchanged, changed, rolled []change // the changes in existing, sorted by classify
 	removed                    []*group
 
 	addedConfigs []spec.Group
@@ -92,7 +92,8 @@ func (p *reloadPlan) checkLauncher() (err error) {
 	return nil
 }
 
-// place adds a group of the next configuration to existing or to addedConfigs, if it is allowed.
+// place adds a group of the next configuration to existing or to addedConfigs, or returns why the
+// group is not allowed.
 func (p *reloadPlan) place(cfg spec.Group) error {
 	if err := p.reloader.manager.cfg.checkFiles(cfg); err != nil {
 		return err
@@ -196,9 +197,9 @@ func (p *reloadPlan) register() {
 	m.registry.reload(p.order, p.added, p.claimed)
 }
 
-// change applies what changes without another roll. The function tell tells the processes; it is
-// called after the groups have been unlocked. The other functions wait for rolls that are rolled
-// back.
+// change applies the changes that need no new roll. The function tell passes them to the processes;
+// the caller calls it after it has unlocked the groups. The other functions wait for rolls that are
+// now rolled back.
 func (p *reloadPlan) change(reason string) (tell func(), waits []func(context.Context) error) {
 	for _, c := range p.unchanged {
 		c.group.controller.SetSource(p.next.Source)
@@ -237,7 +238,7 @@ func (p *reloadPlan) roll(reason string) (waits []func(context.Context) error) {
 }
 
 // remove stops the groups that are not in the next configuration, and returns functions that wait
-// until they are gone, with their listeners, which another group may have then.
+// until the groups are gone. Then another group may use their listeners.
 func (p *reloadPlan) remove() (waits []func(context.Context) error) {
 	for _, g := range p.removed {
 		g.scope.Shutdown()
@@ -275,14 +276,14 @@ func (r *reloader) forget(g *group) {
 	m.host.StateFile.Changed()
 }
 
-// checkNotRemoved refuses a group as long as one of the same name is stopping that an earlier
-// reload has removed.
+// checkNotRemoved refuses a group while a group of the same name is stopping, because an earlier
+// reload has removed it.
 func (g *group) checkNotRemoved() *ConfigError {
 	if g.scope.Err() == nil {
 		return nil
 	}
-	return &ConfigError{g.name, "Name", "a group of this name was removed and has not ended yet; add it again when it has ended, for which the reload that " +
-		"has removed it can wait"}
+	return &ConfigError{g.name, "Name", "a group of this name was removed and has not ended yet; wait until it has ended, as the reload that removed it does, " +
+		"and add it again"}
 }
 
 // checkLog makes the log files of the next configuration, or returns why it cannot, as [Start]

@@ -18,7 +18,8 @@ import (
 //
 // In every case, a StartupProbe and a ReadinessProbe must succeed as well.
 //
-// With Auto, a process gets what both GRPC and Notify need, and the launcher goes by what it uses:
+// With Auto, a process gets what both GRPC and Notify need, and the launcher uses the one that the
+// process uses:
 //
 //   - GRPC as soon as it answers a call or notifies the launcher. A process that uses both is treated
 //     so. Of its other messages, only WATCHDOG and MAINPID count.
@@ -35,7 +36,7 @@ import (
 type Protocol = spec.Protocol
 
 const (
-	Auto    Protocol = spec.Auto    // whichever of the others the process uses; the default
+	Auto    Protocol = spec.Auto    // the one of the others that the process uses; the default
 	GRPC    Protocol = spec.GRPC    // the lifecycle protocol, as package client serves it
 	Notify  Protocol = spec.Notify  // messages as for sd_notify(3), on Linux only
 	Signals Protocol = spec.Signals // signals only
@@ -91,7 +92,7 @@ type (
 	Port            = spec.Port // the number of a port, or "{port}"
 )
 
-// Condition says when a group lets a group start that depends on it.
+// Condition is what has to be true of a group before a group that depends on it starts.
 type Condition = spec.Condition
 
 const (

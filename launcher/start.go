@@ -30,7 +30,7 @@ var ErrInUse = statefile.ErrInUse
 //	Damaged bool   // the file was damaged, so Recover can replace it
 //	Found   string // the processes that Recover has found
 //
-// A damaged file is no error where all groups have [Kill] and no kept process is found: Start
+// A damaged file is no error if all groups have [Kill] and no kept process is found: then Start
 // renames the file and raises an [Alarm].
 type StateError = statefile.Error
 
@@ -58,7 +58,7 @@ func Start(ctx context.Context, cfg Config) (*Manager, error) {
 type start struct {
 	*Manager
 	taken   *upgrade.Taken                 // the program that this one is taking over; nil if it is not
-	before  statefile.State                // what the earlier launcher has left that is to be kept
+	before  statefile.State                // what the earlier launcher has left, without what was ended
 	handed  map[string]*controller.Handoff // what the groups of the other program have handed over
 	damaged string                         // the new path of the damaged state file of the earlier launcher; empty if it was intact
 }
@@ -134,7 +134,8 @@ func (s *start) acquire(ctx context.Context) (*ctxshutdown.Guard, error) {
 	return guard, nil
 }
 
-// run starts the groups, with what is left of the earlier launcher or of the other program.
+// run starts the groups, which go on with what is left of the earlier launcher or of the other
+// program.
 func (s *start) run(guard *ctxshutdown.Guard) {
 	s.before.ReadStartedWith()
 	if s.taken == nil {

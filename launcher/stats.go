@@ -54,7 +54,7 @@ var bounds = [...]time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 2
 	time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second,
 	time.Minute, 2 * time.Minute, 5 * time.Minute}
 
-// Buckets returns for each bound how many durations were not longer.
+// Buckets returns for each bound how many durations were at most that long.
 func (h Histogram) Buckets() map[time.Duration]uint64 {
 	all := map[time.Duration]uint64{}
 	for i, b := range bounds {
@@ -92,7 +92,7 @@ func (s GroupStats) with(e Event) GroupStats {
 		}
 		result := e.Roll
 		if !slices.Contains(rollResults, result) {
-			result = rollResults[0] // the value of result is a phase, so the roll was interrupted
+			result = rollResults[0] // e.Roll is a phase and not a result, so the roll was interrupted
 		}
 		s.Rolls[result]++
 	case RouterError:

@@ -63,7 +63,7 @@ const (
 //	Metrics   *pb.ShutdownMetrics
 //	Extension int // number of requests of the process for more time
 //	Outcome   Outcome
-//	Report    string        // if the process was forced: what it waited for, and where its goroutines were, as it has reported just before
+//	Report    string        // if the process was forced: its last report, which says what it waited for, and where its goroutines were
 //	Exit      string        // exit status, such as "exit status 1"
 //	Survivors []string      // descendants of the process that could not be killed, as far as they can be found
 //	Contained string        // how the launcher finds the descendants: "cgroup", "walk" (through /proc), "group" or "leader"

@@ -19,8 +19,9 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/upgrade"
 )
 
-// succeed locks the directory, and ends what an earlier launcher has left there and is not to be
-// kept. Or it takes over from another program, which has handed over all that.
+// succeed locks the directory, and ends what an earlier launcher has left there, except for what is
+// to be kept. If this program takes over from another one, succeed takes the lock and the state
+// from it instead.
 func (s *start) succeed(groups []spec.Group) (err error) {
 	if s.taken != nil {
 		s.lock, s.before = s.taken.Lock(), s.taken.State
@@ -33,14 +34,14 @@ func (s *start) succeed(groups []spec.Group) (err error) {
 	}
 	keeps := slices.ContainsFunc(groups, func(g spec.Group) bool { return g.OnLauncherDeath == Keep })
 	if s.before, s.damaged, err = guardian.EndPrevious(s.host.Dir, keeps); s.damaged != "" {
-		listeners.RemoveAllStale(groups) // only the damaged file had their names
+		listeners.RemoveAllStale(groups) // the names of the sockets that are in use were only in the damaged file
 	}
 	return err
 }
 
 // endPreviousGuardians ends the guardians of earlier launchers. It publishes what they have
-// reported, and that the state file was damaged. Until then they are in the state file, so that the
-// next launcher ends them if this one is killed.
+// reported, and that the state file was damaged. The guardians stay in the state file until they
+// have ended, so that the next launcher ends them if this one is killed.
 func (s *start) endPreviousGuardians() {
 	for _, k := range s.before.Guardians {
 		guardian.End(k)
@@ -72,7 +73,7 @@ func handedGroups(h *upgrade.Handoff) (map[string]*controller.Handoff, error) {
 // restoreLines keeps the lines that processes have printed before an upgrade.
 func (s *start) restoreLines() {
 	var lines []Line
-	json.Unmarshal(s.taken.Lines, &lines) // an error loses only the output of `launcher logs`
+	json.Unmarshal(s.taken.Lines, &lines) // if the text cannot be decoded, only the output of `launcher logs` is lost
 	known := map[string]bool{}
 	for _, g := range s.taken.State.Groups {
 		for _, p := range g.Processes {
@@ -86,8 +87,8 @@ func (s *start) restoreLines() {
 	}
 }
 
-// takeOver ends what the program that has handed over leaves behind: its guardian, hooks, and
-// groups that are not configured any more.
+// takeOver ends what the program that has handed over leaves behind: its guardian, and its hooks
+// and other children that are no processes of a group.
 func (s *start) takeOver() {
 	s.taken.OpenOutputs()
 	guardian.DismissPrevious(s.taken.Guardian())
@@ -128,7 +129,7 @@ func (s *start) addGroups(groups []spec.Group) {
 		added := newGroup(s.Manager, cfg, s.cfg.Source)
 		if h := s.handed[cfg.Name]; h != nil {
 			added.controller.ResumeFrom(h, s.before.Groups[cfg.Name])
-			if !s.cfg.has(cfg.Name) { // announce stops it
+			if !s.cfg.has(cfg.Name) { // the group is not configured any more; announce stops it
 				added.controller.TakeChanged()
 			}
 		} else {

@@ -18,10 +18,11 @@ import (
 // and none is being reaped.
 const closeTimeout = 10 * time.Second
 
-// ServeUpgrades makes the calling thread start all processes of this program, without which
-// [Manager.Upgrade] cannot keep them, and calls run on another goroutine. The calling thread has to
-// be the main thread: lock it in a function init by [runtime.LockOSThread], and call ServeUpgrades
-// in main. ServeUpgrades returns only an error, and has not called run then. Linux only.
+// ServeUpgrades makes the calling thread start all processes of this program. [Manager.Upgrade]
+// cannot keep processes that another thread has started. ServeUpgrades calls run on another
+// goroutine. The calling thread has to be the main thread: lock it in a function init by
+// [runtime.LockOSThread], and call ServeUpgrades in main. ServeUpgrades returns only an error, and
+// has not called run then. Linux only.
 func ServeUpgrades(run func()) error {
 	if err := proc.ServeForks(run); err != nil {
 		return fmt.Errorf("launcher: upgrades: %w", err)
@@ -39,8 +40,8 @@ func ServeUpgrades(run func()) error {
 // program has to say that it can take over; see [Config].UpgradeCheck. If it fails nevertheless
 // before it has taken over, this program is executed again.
 //
-// An empty program means the one that this one was started as. Calls of operators that wait are
-// cut, and so are hooks and checks of canaries, which are run again. Metrics begin anew.
+// An empty program means the one that this one was started as. Calls of operators that are waiting
+// fail. Running hooks and checks of canaries are ended, and are run again. Metrics begin anew.
 //
 // Upgrade needs [ServeUpgrades], and a program with one Manager. Linux only.
 func (m *Manager) Upgrade(ctx context.Context, program, reason string) error {
@@ -50,8 +51,9 @@ func (m *Manager) Upgrade(ctx context.Context, program, reason string) error {
 // An upgrader executes another program in the place of this one, and hands over to it.
 type upgrader struct{ manager *Manager }
 
-// upgrade does what Upgrade says, or if dry is true, only what comes before anything changes. The
-// id is what the new program is asked for, to find out whether it has taken over.
+// upgrade does what Upgrade says. If dry is true, it does only what comes before anything changes.
+// The id identifies the upgrade: a client of the admin service asks for it, to find out whether the
+// new program has taken over.
 func (u *upgrader) upgrade(ctx context.Context, program, reason, id string, dry bool) error {
 	m := u.manager
 	path, err := upgrade.Program(program)
@@ -84,7 +86,7 @@ func (u *upgrader) upgrade(ctx context.Context, program, reason, id string, dry 
 		return fail(err)
 	}
 	defer m.host.Gate.Open()
-	signals := upgrade.CatchSignals() // before the last look whether the launcher stops, so that no signal is lost
+	signals := upgrade.CatchSignals() // before the last check whether the launcher stops, so that no signal is lost after it
 	defer signals.Stop()
 	open, resume, err := u.suspend()
 	defer resume()
@@ -99,15 +101,15 @@ func (u *upgrader) upgrade(ctx context.Context, program, reason, id string, dry 
 	if err := m.host.Logs.Flush(); err != nil {
 		return fail(err)
 	}
-	m.host.StateFile.Flush(ctx.Done()) // for the next launcher, if the new program is killed at once; an alarm has said if it is not possible
+	m.host.StateFile.Flush(ctx.Done()) // for the next launcher, if the new program is killed at once; if the file cannot be written, an alarm has reported that
 	if m.groupsScope.Err() != nil {
 		return fail(context.Cause(m.groupsScope))
 	}
 	return fail(h.Exec(path, open.Open, signals))
 }
 
-// upgraded is what a launcher that has taken over says of that. It does not keep what was handed
-// over, which has secrets.
+// upgraded is what a launcher that has taken over reports of its upgrade. It does not keep the
+// Handoff, which contains secrets.
 type upgraded struct {
 	id, failed string // see upgrade.Handoff and upgrade.Taken
 	processes  int

@@ -47,8 +47,8 @@ func (c Config) Validate() error {
 	return invalid(c.resolve().Check(), groups, other...)
 }
 
-// An invalidError has the [ConfigError]s for the caller, and the same problems for package config,
-// which knows where they are in a file.
+// An invalidError has the [ConfigError]s for the caller. It also has the same problems in another
+// form for package config, which knows the places of fields in a file.
 type invalidError struct {
 	error
 	problems spec.Problems
@@ -73,7 +73,7 @@ func invalid(problems spec.Problems, groups []string, other ...error) error {
 	return &invalidError{errors.Join(all...), problems}
 }
 
-// goField returns the field without what is inside of an element of a list: Listen for
+// goField returns the path of a field without the part inside of an element of a list: Listen for
 // Listen[0].Address.
 func goField(f spec.Field) string {
 	list, _, _ := strings.Cut(string(f), "[")
@@ -81,7 +81,7 @@ func goField(f spec.Field) string {
 }
 
 // checkAddresses returns an error for each address of the configuration that conflicts with another
-// one, as far as that shows without resolving host names.
+// one, as far as can be seen without resolving host names.
 func (c Config) checkAddresses() (all []error) {
 	for _, conflict := range listeners.Check(c.resolve().Groups) {
 		all = append(all, listenError(&conflict))

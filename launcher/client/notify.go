@@ -7,8 +7,8 @@ import (
 )
 
 // notifySystemd sends a message to the socket named by NOTIFY_SOCKET; see sd_notify(3). It sends
-// none to a launcher, which is told by calls. It ignores errors, because the service works without
-// the notification.
+// none to a launcher, which the process notifies by calls. It ignores errors, because the service
+// works without the notification.
 func (l *Lifecycle) notifySystemd(message string) {
 	name := os.Getenv("NOTIFY_SOCKET")
 	if name == "" || l.launcher != nil {

@@ -41,7 +41,7 @@ func (r Readiness) String() string {
 // may be called concurrently.
 type ReadinessCoordinator struct {
 	id       string
-	onChange func(r Readiness, message string) // this field is set before the protocol is served; the calls have the order of the changes
+	onChange func(r Readiness, message string) // set before the protocol is served; called for one change after the other, in their order
 	onPanic  func(check string, value any, stack []byte)
 
 	mu       sync.Mutex

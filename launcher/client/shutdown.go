@@ -135,10 +135,9 @@ func (c *ShutdownCoordinator) Requested() <-chan struct{} { return c.requested }
 // process is asked to stop, Run returns its cause, and does not call drain.
 //
 // The Deadline of the context is the time at which the launcher ends the process: the maximum of
-// the request, or the end of the grace period if that is enforced. A deadline that the launcher
-// moves is a later one after [ShutdownCoordinator.RequestMoreTime], and an earlier one when the
-// launcher itself is stopped and has less time left. Then Deadline returns the new one from then
-// on.
+// the request, or the end of the grace period if that is enforced. The launcher can move the
+// deadline: to a later time after [ShutdownCoordinator.RequestMoreTime], and to an earlier time
+// when the launcher itself is stopped and has less time left. Deadline then returns the new time.
 //
 // Before Run returns, it notifies the launcher, for at most a second. The program then only has to
 // exit, with the code that [ExitCode] returns. Run can be called once.

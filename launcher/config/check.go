@@ -72,9 +72,9 @@ func (k *checker) secret(s launcher.SecretConfig) {
 	}
 }
 
-// values checks the configuration by the rules of package launcher. It turns the field of a problem
-// into a key. A rule for a field without a key is reported at the group by the field, so that no
-// rule is lost if package launcher gets a field that a file cannot set.
+// values checks the configuration by the rules of package launcher, and reports each problem at the
+// key of its field. The problem of a field without a key, which a file cannot set, is reported at
+// the group with the name of the field, so that no rule is lost.
 func (k *checker) values(c *Config) {
 	in := c.Launcher()
 	in.Dir = cmp.Or(c.StateDir, "/") // the default directory depends on the machine; it is checked when the launcher starts
@@ -97,8 +97,8 @@ func (k *checker) values(c *Config) {
 	}
 }
 
-// isMapping reports whether the field is an element of a list that is a mapping in the file. The
-// decoder has checked its elements by their names; see forms.
+// isMapping reports whether the field is an element of a list that is a mapping in the file, such
+// as Env. The decoder has already checked the names and values of these mappings; see forms.
 func isMapping(f spec.Field) bool {
 	return strings.HasPrefix(string(f), "Env[") || strings.HasPrefix(string(f), "Rlimits[")
 }

@@ -52,11 +52,11 @@ type Metrics struct {
 	Address string `yaml:"address"` // host:port, as in 127.0.0.1:9464; empty, the default: no metrics
 }
 
-// A Group is a group of processes, and what only its file has.
+// A Group is a group of processes, with the settings that only a file has.
 //
-// A group that has been read has no value that stands for a default: its NoDefaults is set, so a 0
-// in the file is 0. Name is a DNS label: up to 63 of a-z, 0-9 and -, beginning with a letter and
-// not ending with -. It becomes part of the names of files and of exported objects.
+// In a group that was read from a file, no zero value stands for a default: its NoDefaults is set,
+// so a 0 in the file is 0. Name is a DNS label: up to 63 of a-z, 0-9 and -, beginning with a letter
+// and not ending with -. It becomes part of the names of files and of exported objects.
 type Group struct {
 	launcher.GroupConfig `yaml:",inline"`
 
@@ -72,7 +72,7 @@ type Probe = launcher.Probe
 // Export contains settings for package export. The launcher does not use them.
 type Export struct {
 	Image string `yaml:"image"`     // name of the container image
-	Port  int    `yaml:"grpc_port"` // default 50051; port at which the process serves grpc.health.v1
+	Port  int    `yaml:"grpc_port"` // port at which the process serves grpc.health.v1; default 50051
 
 	// ServicePort takes the place of {port} where each instance has an address of its own; default
 	// 8080.

@@ -5,9 +5,9 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// prepare sets the defaults of an element of a list, before the file is read. So a value in the
-// file replaces a default, also a 0, and what the file does not mention keeps it. Other types have
-// no defaults.
+// prepare sets the defaults of an element of a list before the file is read. A value in the file,
+// also a 0, then replaces the default, and a setting that the file does not mention keeps it. Other
+// types have no defaults.
 func prepare(v any) {
 	switch v := v.(type) {
 	case *Group:

@@ -27,8 +27,8 @@ const (
 	Restarts Effect = "with the next launcher" // a reload is refused; only the next launcher uses the value
 )
 
-// effects are the effects of a change of a key, or of a key in it, unless the effect is AtOnce.
-// Which changes roll a group is decided by spec.Group.SameProcess.
+// effects has the effect of a change of a key, or of a key inside of its mapping. The effect of
+// other keys is AtOnce. Which changes roll a group is decided by spec.Group.SameProcess.
 var effects = func() map[string]Effect {
 	all := map[string]Effect{"state_dir": Restarts, "admin": Upgrades, "metrics": Upgrades, "desired_instances": Scales, "listeners": Upgrades}
 	for _, key := range strings.Fields(`kind command args env env_file clear_env user group rlimits limits working_dir startupProbe readinessProbe

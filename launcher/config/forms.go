@@ -14,7 +14,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// A form is how the file has the value of a field whose type does not say it.
+// A form says how the file writes the value of a field if the type of the field does not say it:
+// Env, for instance, is a list of texts, and a mapping in the file.
 type form struct {
 	typ   reflect.Type                            // type of the value in the file
 	get   func(field reflect.Value) reflect.Value // returns the value in the file
@@ -70,9 +71,9 @@ func (f form) checked(check func(name, value string) string) form {
 	return f
 }
 
-// formed reads a node into v, where the file has the value in another form. It begins with the
-// value that v has in that form, which stays if the node is not valid. The keys command and args
-// share a field, of which each sets its part.
+// formed reads a node into v, a field that the file writes in another form. It starts with the
+// value of v in that form, and keeps it if the node is not valid. The keys command and args share a
+// field: each sets its part.
 func (d *decoder) formed(n *yaml.Node, at string, f form, v reflect.Value) {
 	in := reflect.New(f.typ).Elem()
 	in.Set(f.get(v))
@@ -88,7 +89,7 @@ func (d *decoder) formed(n *yaml.Node, at string, f form, v reflect.Value) {
 	}
 }
 
-// in returns the value of the key in the file, where v is its field.
+// in returns the value of the field v in the form that the file has for this key.
 func (k *setting) in(v reflect.Value) reflect.Value {
 	switch f, ok := forms[k.form]; {
 	case ok:

@@ -8,19 +8,19 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// A setting is a key of the file with its field, as the yaml tag of a field says: the field has the
-// value of the key. A tag with a dot, as in liveness.interval, is for a mapping with the key
-// liveness that has no field of its own: its keys are those of the struct around it. A struct with
-// the tag ",inline" is such a struct, too: its keys are those of the mapping around it.
+// A setting is a key of the file, with the field that has its value. The yaml tags of the fields
+// say what the keys are. A tag with a dot, as in liveness.interval, is for a key in a mapping,
+// liveness, that has no field of its own: the keys in it belong to fields of the surrounding
+// struct. If a struct has the tag ",inline", its fields are keys of the surrounding mapping.
 type setting struct {
 	name  string
 	field []int      // index of the field in the struct; empty for a mapping without a field
-	form  string     // how the file has the value, if the type of the field does not say it; see forms
+	form  string     // how the file writes the value, if the type of the field does not say it; see forms
 	keys  []*setting // keys in the mapping; nil for a value
 }
 
-// of returns the field of a struct that has the value of the key. For a mapping without a field
-// that is the struct itself.
+// of returns the field of the struct v that has the value of the key. For a mapping without a field
+// it returns v itself.
 func (k *setting) of(v reflect.Value) reflect.Value { return v.FieldByIndex(k.field) }
 
 var (
@@ -120,8 +120,7 @@ func addFields(field, at string, t reflect.Type, all []*setting, to map[string]s
 }
 
 // keyOf returns the key that belongs to a field. The parameter at is the key of the group, or
-// empty. A field can have an index, as in Listen[0].Address. Its key then has the same index after
-// listeners.
+// empty. An index in the field, as in Listen[0].Address, is in the key, too: listeners[0].address.
 func keyOf(at string, f spec.Field) (key string, ok bool) {
 	field := string(f)
 	number := ""

@@ -50,8 +50,8 @@ func (g *Group) launcher() launcher.GroupConfig {
 	return out
 }
 
-// spec returns the part of the group that determines as which user its processes run, and whether
-// they need sockets or a port: all that can have {socket} or {port} in it, env_file included.
+// spec returns the settings of the group that decide as which user its processes run, and whether
+// they need sockets or a port: everything that can contain {socket} or {port}, env_file included.
 func (g *Group) spec() spec.Group {
 	out := spec.Group{User: g.User, UserGroup: g.UserGroup, Protocol: g.Protocol, Command: g.Command, Env: g.launcher().Env,
 		StartupProbe: g.StartupProbe, ReadinessProbe: g.ReadinessProbe, LivenessProbe: g.LivenessProbe}

@@ -36,7 +36,7 @@ func (s *Source) Locate(err error) error {
 	switch {
 	case errors.As(err, &wrong) && wrong.Group != "":
 		return s.at(wrong.Group, keys[wrong.Field], wrong.Rule, err)
-	// The kernel refuses a file that is executable and has no format that it knows.
+	// ENOEXEC: the file is executable, but the kernel does not know its format.
 	case errors.As(err, &givenUp) && strings.Contains(givenUp.Last, syscall.ENOEXEC.Error()):
 		return s.at(givenUp.Group, "command", givenUp.Rule()+"; is it a script without a first line such as #!/bin/sh?", err)
 	case errors.As(err, &givenUp):

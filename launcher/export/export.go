@@ -33,8 +33,8 @@ import (
 )
 
 // A Result has the files for a target, and the settings that it does not support. The gaps are in
-// the order of the groups. A setting with its default can have a gap, too, where the target
-// differs.
+// the order of the groups. A setting that was left at its default has a gap, too, if the target
+// does something else.
 type Result struct {
 	Files []File
 	Gaps  []Gap
@@ -119,8 +119,8 @@ type group struct {
 	result *Result
 }
 
-// each calls f for each group, and returns r. An error names the group, and there is no result
-// then: the files of the other groups alone could be taken for all.
+// each calls f for each group, and returns r. If f fails, the error names the group, and there is
+// no result: the files of the other groups could be taken for all files.
 func each(c *config.Config, r *Result, f func(g group) error) (*Result, error) {
 	if c.TotalDeadline > 0 && !c.Launcher().TotalDeadlineDerived {
 		r.Gaps = append(r.Gaps, Gap{"", "total_deadline", "there is no deadline for all groups together; each process has the deadline of its group"})
@@ -138,8 +138,8 @@ func each(c *config.Config, r *Result, f func(g group) error) (*Result, error) {
 	return r, nil
 }
 
-// complete returns the group with the defaults that depend on other settings. The group of a file
-// has them; one that a program has made may lack them.
+// complete returns the group with the defaults that depend on other settings. A group from a file
+// already has them; one that a program has made may lack them.
 func complete(g config.Group) (config.Group, error) {
 	hasNoProgram := func(h launcher.Hook) bool { return len(h.Command) == 0 }
 	if len(g.Command) == 0 || len(g.Shutdown.StopSignals) == 0 || slices.ContainsFunc(g.PreStop, hasNoProgram) {
@@ -174,8 +174,8 @@ func (g group) clientVariables(seconds int64, probed bool) map[string]string {
 // gap adds a gap to the result if isSet is true, which means that the configuration uses a setting
 // that the target does not support.
 //
-// Gaps are one call each, in a long list, so that a reader sees for each setting when it is
-// reported and with which words. The key is the one in the file, without that of the group.
+// There is one call for each gap, in a long list: so a reader of the code sees when a setting is
+// reported, and with which words. The key is the one in the file, without that of the group.
 func (g group) gap(isSet bool, key, format string, args ...any) {
 	if isSet {
 		g.result.Gaps = append(g.result.Gaps, Gap{g.Name, key, fmt.Sprintf(format, args...)})

@@ -172,7 +172,7 @@ type exec struct {
 	Command []string `yaml:"command"`
 }
 
-// Kubernetes exports a Deployment for each group, and a Job for a group of that kind.
+// Kubernetes exports a Deployment for each group, and a Job for a group of the kind job.
 //
 //	desired_instances        replicas
 //	max_surge                maxSurge
@@ -208,7 +208,7 @@ func Kubernetes(c *config.Config) (*Result, error) {
 }
 
 // pod returns the template of the pods, for a Deployment and for a Job. Its grace period is the
-// whole time from the order to stop until SIGKILL, of which preStop takes the beginning.
+// whole time from the order to stop until SIGKILL. The preStop hook runs at its beginning.
 func (g group) pod() pod {
 	stop := g.Shutdown
 	grace := up(stop.DeregisterDelay + g.bound())
@@ -287,7 +287,7 @@ func (g group) confine(con *container) {
 
 func (g group) envSecret() string { return g.Name + "-env" }
 
-// numeric returns the id that a text is, nil if it is a name or empty.
+// numeric returns the text as an id, or nil if the text is a name or empty.
 func numeric(text string) *int64 {
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

@@ -22,7 +22,7 @@ type jobSpec struct {
 	Template     pod   `yaml:"template"`
 }
 
-// kubernetesJob returns the Job of a group of that kind. Kubernetes counts a pod that has exited
+// kubernetesJob returns the Job of a group of the kind job. Kubernetes counts a pod that has exited
 // with 0 as completed, and retries others until backoffLimit, which is a limit for the Job as a
 // whole.
 func (g group) kubernetesJob() job {

@@ -243,7 +243,7 @@ func (g group) job() nomadJob {
 	return nomadJob{g.Name, g.Name, "service", []nomadGroup{tg}}
 }
 
-// nomadResources returns the limits, as far as Nomad has them, nil if there are none.
+// nomadResources returns the limits that Nomad supports, or nil if there are none.
 func (g group) nomadResources() *nomadResources {
 	const mib = 1 << 20
 	r := nomadResources{MemoryMB: int((g.Limits.Memory + mib - 1) / mib)}

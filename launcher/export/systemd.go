@@ -162,8 +162,8 @@ func (u *unit) setType(g group) {
 	}
 }
 
-// systemdRestart returns the restart policy. systemd refuses to start an oneshot again that has
-// succeeded, so a job that is always to be restarted gets on-failure, and a gap.
+// systemdRestart returns the restart policy. systemd does not restart a oneshot unit that has
+// succeeded, so a job whose policy is always gets on-failure, and a gap.
 func (g group) systemdRestart() string {
 	if g.Restart.Policy == launcher.Always && g.Job {
 		return "on-failure"
@@ -323,11 +323,11 @@ func quote(s string) string {
 func (g group) systemdGaps() {
 	_, secret := g.environment()
 	g.gap(len(secret) > 0, "env", "%s are read from %s, which must exist", strings.Join(secret, ", "), g.secretFile())
-	g.gap(len(g.EnvFile) > 0 && len(g.Env) > 0, "env_file", "overrides env, which the launcher does the other way round")
+	g.gap(len(g.EnvFile) > 0 && len(g.Env) > 0, "env_file", "overrides env; under the launcher, env overrides env_file")
 	g.gap(g.Restart.Policy == launcher.Always && g.Job, "restart_policy", "always is not possible: an instance that has succeeded is not started again")
 	for _, name := range g.DependsOn {
-		g.gap(g.Conditions[name] == launcher.IsStarted, "depends_on."+name, "waits until it is ready, which is more than started")
-		g.gap(g.Conditions[name] == launcher.IsCompleted, "depends_on."+name, "starts also if the job fails; Requires=%s.target instead of Wants= prevents that", name)
+		g.gap(g.Conditions[name] == launcher.IsStarted, "depends_on."+name, "the group starts only when the other one is ready, not as soon as it has been started")
+		g.gap(g.Conditions[name] == launcher.IsCompleted, "depends_on."+name, "the group starts even if the job fails; Requires=%s.target instead of Wants= prevents that", name)
 	}
 	g.gap(len(g.Shutdown.StopSignals) > 1, "stop_signals", "only %s is sent, and then SIGKILL", g.Shutdown.StopSignals[0])
 	g.gap(len(g.PreStop) > 0, "pre_stop", "a hook has TimeoutStopSec instead of its own timeout; SWANSONG_PROCESS_ID is name-instance, and MAINPID replaces SWANSONG_PROCESS_PID")

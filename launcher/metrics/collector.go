@@ -49,11 +49,11 @@ var (
 	processes  = describe("processes", "Processes by state.", "group", "state")
 	rolling    = describe("roll_state", "1 for the current state of the roll; all 0 if no roll is under way.", "group", "state")
 
-	stopping = describe("stopping_longest_seconds", "Time since the stop of the process was ordered that has been stopping for the longest time.", "group")
+	stopping = describe("stopping_longest_seconds", "Time since the order to stop, for the process that has been stopping for the longest time.", "group")
 	bound    = describe("stopping_bound_seconds", "The longest time that the stop of a process can take with its configuration.", "group")
 
 	starts      = describe("starts_total", "Processes started.", "group")
-	restarts    = describe("restarts_total", "Failed processes that are replaced.", "group")
+	restarts    = describe("restarts_total", "Starts that replaced a failed process.", "group")
 	neverReady  = describe("readiness_failures_total", "Processes that ended, or were terminated, before they were ready.", "group")
 	notAlive    = describe("liveness_failures_total", "Ready processes that were stopped because liveness checks failed.", "group")
 	ends        = describe("ends_total", "Processes that have ended, by outcome.", "group", "outcome")
@@ -61,7 +61,7 @@ var (
 	shutdowns   = describe("shutdown_duration_seconds", "Time from the order to stop a process until it was reaped, by outcome.", "group", "outcome")
 	extensions  = describe("shutdown_extensions_total", "Requests for more time.", "group")
 	unconfirmed = describe("kills_unconfirmed_total", "Killed processes that were not known to have ended two seconds later.", "group")
-	survivors   = describe("survivors_total", "Processes left behind by others that could not be ended.", "group")
+	survivors   = describe("survivors_total", "Descendants that processes have left behind and that could not be killed.", "group")
 
 	rollsBegun = describe("rolls_begun_total", "Rolls that have begun.", "group")
 	rolls      = describe("rolls_total", "Rolls by result; a roll that was paused and resumed counts twice.", "group", "result")
@@ -89,7 +89,7 @@ var rollStates = []string{"canary", "rolling", "rolling back", "paused"}
 // rollResults are the keys of [launcher.GroupStats].Rolls.
 var rollResults = []string{"done", "rolled back", "degraded", "interrupted", "paused", "superseded"}
 
-// label returns what a roll does, or has become, as the value of a label. States and outcomes keep
+// label returns the phase or the result of a roll as the value of a label. States and outcomes keep
 // the names that they have in events, in JSON and in the protocol.
 func label(s string) string { return strings.ReplaceAll(strings.ToLower(s), " ", "_") }
 

@@ -6,12 +6,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// If the largest number of arguments is many, there is no limit.
+// many, as the largest number of arguments, means that there is no limit.
 const many = -1
 
-// takes returns a check of the number of arguments. If an argument is missing, the error ends with
-// the question, which asks for the argument and says where to find it. The question is not used if
-// least is 0. Cobra's own checks would only print the numbers that were expected and found.
+// takes returns a check for cobra that a command has from least to most arguments. If an argument
+// is missing, the error ends with question, which asks for the argument and says where to find it.
+// The question is not used if least is 0. Cobra's own checks would only print the numbers that were
+// expected and found.
 //
 // The message for too many arguments assumes that most is 0, 1 or many; no command has another
 // limit.

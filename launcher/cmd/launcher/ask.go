@@ -33,8 +33,8 @@ const answerTimeout = 5 * time.Second
 // the launcher was never reached, it has ended during the call, it does not answer, or the user has
 // interrupted the command.
 //
-// f may make several calls; answerTimeout bounds all of them together. ask returns an error of f
-// that has no code of gRPC as it is: such as one that f itself has made.
+// f may make several calls; answerTimeout bounds all of them together. An error of f without a code
+// of gRPC, such as one that f itself has made, is returned as it is.
 func ask(cmd *cobra.Command, at *place, wait bool, f func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error) error {
 	to, conn, where, err := at.dial()
 	if err != nil {
@@ -54,8 +54,8 @@ func ask(cmd *cobra.Command, at *place, wait bool, f func(ctx context.Context, t
 		return nil
 	case status.Code(err) == codes.Unavailable:
 		return unreachable(at, where, status.Convert(err).Message())
-	// The launcher can return this code itself, for instance for a deadline of its own. It is ours
-	// only if our context has ended, too. The same holds for Canceled.
+	// The launcher can return this code itself, for instance for a deadline of its own. The code
+	// means answerTimeout only if ctx has ended, too. The same holds for Canceled.
 	case status.Code(err) == codes.DeadlineExceeded && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("launcher: no answer from %s within %v: the launcher hangs or is suspended, and may or may not have done what was asked. "+
 			"Check its process; SIGCONT resumes a suspended one", where, answerTimeout)
@@ -95,8 +95,8 @@ func unreachable(at *place, where, why string) error {
 }
 
 // ofAnother reports whether the launcher that listens on the socket belongs to another user. Such a
-// launcher answers only its own user and root. If the directory may not be searched, it is another
-// user's, too: the launcher's directory has mode 0700.
+// launcher answers only its own user and root. If this user may not search the directory, the
+// launcher is another user's, too: its directory has mode 0700.
 func ofAnother(socket string) bool {
 	info, err := os.Stat(socket)
 	return errors.Is(err, fs.ErrPermission) || err == nil && os.Geteuid() != 0 && peer.OfAnother(info)
@@ -116,17 +116,17 @@ func watch(cmd *cobra.Command, at *place, goesOn bool, f func(ctx context.Contex
 	})
 }
 
-// drainCommand returns the command drain. It insists on --dry-run, because its name promises more
-// than a question, and a user who expects a drain must not take the answer for one.
+// drainCommand returns the command drain. It requires the flag --dry-run: a user who expects that
+// drain stops something must not take its output for the result of a drain.
 //
-// The launcher asks the processes for what they have in flight, so a row is what the process says
-// now. One that does not answer has a message that says so instead.
+// The launcher asks the processes for their work in flight, so a row is what a process says now.
+// The row of a process that does not answer has a message that says so.
 func drainCommand(at *place) *cobra.Command {
 	var dry, asJSON bool
 	cmd := &cobra.Command{
 		Use:               "drain --dry-run [group|process ...]",
 		Short:             "Show what a shutdown would have to wait for, without stopping anything",
-		Long:              "Show what a shutdown would have to wait for, without stopping anything: for all groups, or for these groups and processes. If a group and a process have a name, both are shown.",
+		Long:              "Show what a shutdown would have to wait for, without stopping anything: for all groups, or for these groups and processes. If a name is that of a group and of a process, both are shown.",
 		Args:              takes(0, many, ""),
 		ValidArgsFunction: at.complete(groupsAndProcesses),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -161,9 +161,9 @@ func drainCommand(at *place) *cobra.Command {
 	return cmd
 }
 
-// dryRun asks what a shutdown of the group and of the process with this name would wait for, or of
-// all groups if the name is empty. The user need not say which of the two a name is. It is an error
-// only if it is neither.
+// dryRun asks what a shutdown would have to wait for: a shutdown of the group and of the process
+// with this name, or of all groups if the name is empty. The user need not say whether the name is
+// that of a group or of a process. A name that is neither is an error.
 func dryRun(ctx context.Context, to pb.LauncherAdminInterfaceClient, name string) (all []*pb.DryRun, err error) {
 	requests := []*pb.DryRunShutdownRequest{{Group: name}}
 	if name != "" {
@@ -231,6 +231,6 @@ func eventLine(e *pb.Event) string {
 	return line
 }
 
-// clock returns a time of day in the time zone of the user, in which other logs have theirs. The
-// output as JSON has the complete time in UTC.
+// clock returns a time of day in the time zone of the user, so that the user can compare it with
+// other logs. The output as JSON has the complete time in UTC.
 func clock(at *timestamppb.Timestamp) string { return at.AsTime().Local().Format("15:04:05.000") }

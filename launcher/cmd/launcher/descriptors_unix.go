@@ -13,8 +13,8 @@ import (
 // stay open as long as any of the processes. What Go itself opens is never inherited.
 //
 // The numbers 0 to 2 are left out: the launcher passes on its stdin, stdout and stderr only where
-// it means to. The list also has the descriptor by which it is read; to mark a closed one does
-// nothing.
+// it means to. The list also has the descriptor through which the list was read. That one is
+// closed, and to mark a closed descriptor does nothing.
 func keepDescriptors() {
 	open, err := os.ReadDir("/dev/fd")
 	if err != nil { // some containers have no /dev/fd

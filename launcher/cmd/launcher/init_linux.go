@@ -44,7 +44,7 @@ func beInit() {
 	go func() {
 		for sig := range signals {
 			switch sig {
-			case syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE: // these are meant for this process itself
+			case syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE: // signals for this process itself, which the child must not get
 			default:
 				cmd.Process.Signal(sig)
 			}

@@ -42,8 +42,9 @@ import (
 	"google.golang.org/grpc"
 )
 
-// main hands the main thread to the command run, which starts all processes from it: an upgrade
-// would lose those of other threads. The other commands start none that an upgrade has to keep.
+// main has the command run start all processes from the main thread: an upgrade would lose
+// processes that another thread has started. The other commands start none that an upgrade has to
+// keep.
 func main() {
 	beInit()
 	cmd := root()

@@ -76,7 +76,7 @@ func (o *orders) give(cmd *cobra.Command, at *place, names []string, prepare fun
 	})
 	for i := range results {
 		if isUnanswered(errs[i]) {
-			results[i].Error = err.Error() // in the words of ask
+			results[i].Error = err.Error() // the message that ask has made of the error
 		}
 	}
 	o.print(cmd.OutOrStdout(), results)
@@ -97,7 +97,7 @@ func (o *orders) print(w io.Writer, results []result) {
 		switch {
 		case o.json:
 			printLine(w, r)
-		// With one name, the message alone says what has become of it.
+		// With one name, the message is clear without the name.
 		case r.Error == "" && len(results) > 1:
 			fmt.Fprintf(w, "%s: %s\n", r.Name, r.Message)
 		case r.Error == "":
@@ -114,8 +114,8 @@ func isUnanswered(err error) bool {
 }
 
 // joined returns the errors of all names as one. If the launcher could not be reached, or has not
-// answered, that is the whole error, because it is the same for all names. It keeps its code, by
-// which ask makes a message of it.
+// answered, joined returns only that error, because it is the same for all names. The error keeps
+// its code of gRPC, from which ask makes a message.
 func joined(results []result, errs []error) error {
 	if i := slices.IndexFunc(errs, isUnanswered); i >= 0 {
 		return errs[i]
@@ -158,8 +158,8 @@ func stopCommand(at *place) *cobra.Command {
 		Args:              takes(1, many, "which process or group? status lists them"),
 		ValidArgsFunction: at.complete(groupsAndProcesses),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			// Without the flag the field stays nil, by which the launcher knows that the
-			// configuration counts.
+			// Without the flag the field stays nil, and the launcher uses the configured grace
+			// period.
 			if cmd.Flags().Changed("grace") {
 				if err := checkDurations(cmd); err != nil {
 					return err
@@ -245,7 +245,8 @@ func scaleCommand(at *place) *cobra.Command {
 				if n > spec.MaxProcesses {
 					return fmt.Errorf("launcher: %s is too many processes for a group; the most are %d", arg, spec.MaxProcesses)
 				}
-				// Both orders would be given at the same time, and either could be the last.
+				// Two orders for one group would be given at the same time, and either could be the
+				// last.
 				if _, twice := numbers[name]; twice {
 					return fmt.Errorf("launcher: scale has two numbers for %q", name)
 				}
@@ -267,7 +268,7 @@ func signalCommand(at *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "signal process|group ... signal",
 		Short: "Send a signal to processes, such as HUP",
-		Long: "Send a signal to processes, or to all processes of groups, but not to what these have started. The name of the signal comes last, as in " +
+		Long: "Send a signal to processes, or to all processes of groups, but not to their descendants. The name of the signal comes last, as in " +
 			"signal web HUP. A process that ends because of the signal has ended by itself, for the restart policy; to stop it, use stop.",
 		Args:              takes(2, many, "which process or group, and which signal? As in signal web HUP"),
 		ValidArgsFunction: at.complete(groupsAndProcesses),

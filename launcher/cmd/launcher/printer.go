@@ -19,8 +19,8 @@ type printer struct{ out, errs *output.File }
 // directly, and can block: no process depends on them. Only their error goes to it; see execute.
 var printed = sync.OnceValue(func() *printer { return newPrinter(os.Stdout, os.Stderr) })
 
-// newPrinter returns a printer with a queue of 1 MiB for each of the two, so that a flood on one
-// does not displace the lines of the other.
+// newPrinter returns a printer with a queue of 1 MiB for stdout and another one for stderr, so that
+// a flood on one does not displace the lines of the other.
 func newPrinter(out, errs io.Writer) *printer {
 	const bufferSize = 1 << 20
 	return &printer{output.To(out, bufferSize, nil), output.To(errs, bufferSize, nil)}

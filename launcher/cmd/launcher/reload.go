@@ -30,7 +30,7 @@ func reread(at *place, now *config.Config) (launcher.Config, []string, error) {
 	}
 	var changes, refused []string
 	needs := "an upgrade; undo these, or run launcher upgrade, which applies all changes"
-	if runtime.GOOS != "linux" { // there are no upgrades
+	if runtime.GOOS != "linux" { // upgrades need Linux
 		needs = newLauncher
 	}
 	for _, c := range config.Diff(now, next) {

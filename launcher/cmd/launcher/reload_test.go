@@ -110,7 +110,7 @@ func TestReload_RefusesToAddGroupThatIsStillStopping(t *testing.T) {
 	s.write(other)
 	testkit.Equal(t, "reload without --wait", s.must("reload"), "- web (stops the group)\nbeing applied\n")
 	s.write(both)
-	refused := "a group of this name was removed and has not ended yet; add it again when it has ended, for which the reload that has removed it can wait"
+	refused := "a group of this name was removed and has not ended yet; wait until it has ended, as the reload that removed it does, and add it again"
 	testkit.Equal(t, "preview", s.must("reload", "--dry-run"), "+ web (starts the group)\n! web: "+refused+" (refused)\n"+shown)
 	_, stderr, code := s.says("reload", "-f", s.file())
 	if code != 1 || stderr != s.file()+":5:6: process_groups[1].name: "+refused+"\n" {

@@ -75,7 +75,7 @@ func runCommand(at *place) *cobra.Command {
 	f.BoolVar(&whenDone, "exit-when-done", false, "exit when no process is left, and none is started without an order (default if all groups are jobs)")
 	f.StringVar(&kind, "kind", "service", "service, or job for processes that run to completion")
 	f.IntVar(&g.Desired, "desired", 1, "number of processes")
-	f.StringVar(&protocol, "protocol", string(launcher.Auto), "auto, or what the processes use: grpc, notify (for sd_notify), or signals")
+	f.StringVar(&protocol, "protocol", string(launcher.Auto), "protocol of the processes: grpc, notify (for sd_notify), signals, or auto for whatever they use")
 	f.StringVar(&restart, "restart", string(launcher.OnFailure), "which processes are restarted when they exit: on-failure, always, never")
 	f.DurationVar(&g.Shutdown.Grace, "grace", 3*time.Second, "time in which a process should drain; what still drains then is reported")
 	f.DurationVar(&g.Shutdown.Max, "max", 10*time.Second, "time in which a process must drain, whatever it asks for")
@@ -128,7 +128,8 @@ func runFile(cmd *cobra.Command, at *place, whenDone bool) error {
 		cfg.Dir = at.dir
 	}
 	cfg.Source = c
-	// now is cfg.Source, or after a roll that was turned back one with a group of an earlier file.
+	// now is the configuration that was loaded last. A group whose roll was rolled back has its
+	// earlier configuration in it.
 	cfg.Reread = func(_ context.Context, now any) (launcher.Config, []string, error) {
 		return reread(at, now.(*config.Config))
 	}
@@ -172,8 +173,8 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 	cfg.Guardian = []string{self, "guard"}
 	// The new program would be executed with the arguments of this one, so these are checked.
 	cfg.UpgradeCheck = append([]string{"upgrade-check", "--metrics-now=" + metricsAt, "--"}, os.Args[1:]...)
-	// A check goes the same way as a start, up to here, so both read the configuration in the same
-	// way.
+	// Up to here, an upgrade check runs the same code as a start, so both read the configuration in
+	// the same way.
 	if now, ok := cmd.Context().Value(checkOnly{}).(string); ok {
 		if err := tryMetrics(metricsAt, now); err != nil {
 			return err
@@ -202,7 +203,7 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 			case err == nil:
 				fmt.Fprintf(out, "metrics at http://%v/metrics\n", addr)
 			case upgrade.TookOver(): // after an upgrade the processes run already, and must not be stopped because metrics cannot be served
-				cfg.Logger.Error("no metrics; correct their address, and upgrade again", "error", err)
+				cfg.Logger.Error("metrics are not served; correct their address, and upgrade again", "error", err)
 			default:
 				return &launcher.ConfigError{Field: "Metrics.Address", Rule: strings.TrimPrefix(err.Error(), "metrics: ")}
 			}
@@ -223,7 +224,7 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 				fmt.Fprintln(out, "listening on", addr)
 			}
 		}
-		// Once the launcher is being stopped, the only news in the error of serve is that stop.
+		// Once the launcher is being stopped, the error of serve says only that, and is no failure.
 		if err := serve(s, m, out, whenDone); err != nil && s.Err() == nil {
 			return err
 		}
@@ -259,7 +260,7 @@ func serve(s *ctxshutdown.Swansong, m *launcher.Manager, out io.Writer, whenDone
 		return nil
 	}
 	if whenDone {
-		s.Go(func(context.Context) { becomeReady() }) // Finished has the error of a group that was given up
+		s.Go(func(context.Context) { becomeReady() }) // Finished returns the error of a group that was given up
 		return m.Finished(s)
 	}
 	if err := becomeReady(); err != nil {
@@ -291,8 +292,8 @@ func stopOnHangup(s *ctxshutdown.Swansong, hangup <-chan os.Signal) {
 }
 
 // reloadOnHangup reloads the file on each SIGHUP, until the launcher is stopped. The channel holds
-// one signal: a SIGHUP that arrives while one waits in it is covered by the reload of that one,
-// which has not read the file yet.
+// one signal. A SIGHUP that arrives while that one waits needs no reload of its own, because the
+// reload for the waiting one will read the file later.
 func reloadOnHangup(s *ctxshutdown.Swansong, m *launcher.Manager, logger *slog.Logger, hangup <-chan os.Signal) {
 	for {
 		select {

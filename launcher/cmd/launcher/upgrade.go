@@ -34,8 +34,8 @@ func init() { runtime.LockOSThread() }
 const confirmTimeout = 30 * time.Second
 
 // upgradeCommand returns the command upgrade. The program is looked up here, in the PATH and the
-// working directory of the user and not in those of the launcher. The id tells this upgrade from
-// others when the new program is asked.
+// working directory of the user and not in those of the launcher. The id distinguishes this upgrade
+// from others when confirm asks the new program.
 //
 // The command may wait without a limit: the launcher itself bounds each step of an upgrade.
 func upgradeCommand(at *place) *cobra.Command {
@@ -112,7 +112,7 @@ func confirm(ctx context.Context, to pb.LauncherAdminInterfaceClient, id string)
 		case status.Code(err) != codes.Unavailable:
 			return out, err
 		}
-		ctxshutdown.Sleep(ctx, 10*time.Millisecond) // the call may have come so early that the program that hands over has accepted it
+		ctxshutdown.Sleep(ctx, 10*time.Millisecond) // try again: the earlier program may have accepted the call just before it was replaced
 	}
 }
 

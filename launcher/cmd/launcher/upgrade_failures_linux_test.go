@@ -217,7 +217,7 @@ process_groups:
 	testkit.Equal(t, "processes", d.status().pids(), before)
 	s.write(string(free))
 	d.must("upgrade", s.liar("exec "+command+" run -f "+other))
-	d.logs("no metrics; correct their address, and upgrade again")
+	d.logs("metrics are not served; correct their address, and upgrade again")
 	testkit.Equal(t, "processes", d.awaits("settled", settled).pids(), before)
 }
 

@@ -4,5 +4,5 @@ package main
 
 import "os"
 
-// upgradeSignals is empty: this system has no signal for an upgrade, nor upgrades.
+// upgradeSignals is empty: this system has no upgrades.
 var upgradeSignals []os.Signal

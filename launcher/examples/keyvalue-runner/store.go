@@ -121,7 +121,7 @@ func (s *store) warm(scope *ctxshutdown.Swansong) (keys int) {
 func (s *store) get(key []byte) (value []byte, found bool, err error) {
 	err = s.db.View(func(tx *bbolt.Tx) error {
 		if v := tx.Bucket(bucket).Get(key); v != nil {
-			value, found = append([]byte{}, v...), true // v is memory of the file, and valid only during the transaction
+			value, found = append([]byte{}, v...), true // v points into the mapped file, and is valid only during the transaction
 		}
 		return nil
 	})
