@@ -87,7 +87,7 @@ type completion interface {
 	// acceptsPanic is called if the job has panicked or called runtime.Goexit. It reports whether the
 	// completion will receive that as its error. If not, no other code receives it.
 	acceptsPanic() bool
-	// finish is called at last, with the panic of the job, or with nil.
+	// finish is the last call, with the panic of the job, or with nil if there was none.
 	finish(*PanicError)
 }
 
@@ -226,7 +226,8 @@ func (p *Pool) fillRoom() {
 	}
 }
 
-// work runs jobs until the queue is empty. j is a job that another worker has run, or the zero job.
+// work runs jobs until the queue is empty. j is a job that another worker has run and has not
+// counted as finished, or the zero job.
 func (p *Pool) work(j job) {
 	p.trace.label()
 	emptied := false

@@ -362,10 +362,10 @@ func TestQuiesce_WaitsForCompletionOfTimedOutOffload(t *testing.T) {
 	}
 }
 
-// Each producer holds a handle and is stopped before the loop. Quiesce reports the producers that
+// Each producer holds a handle and is stopped before the loop. Quiesce counts the producers that
 // have not been stopped. Callbacks that a producer posts after it has released its handle are
 // refused and counted. docs/internals/eventloop.md#shutdown-handle
-func TestQuiesce_NamesProducersThatWereNotStopped(t *testing.T) {
+func TestQuiesce_CountsProducersThatWereNotStopped(t *testing.T) {
 	l := startLoop(t)
 	const producers = 3
 	var stop [producers]chan struct{}

@@ -154,8 +154,8 @@ func TestShutdownHandle_TriggersFromAnyGoroutine(t *testing.T) {
 func TestStats_NeverShowMoreExecutedThanAccepted(t *testing.T) {
 	l := startLoop(t)
 	var again func()
-	// Executed then stays close to Accepted, so that reading the two in the wrong order would be
-	// noticed.
+	// This callback always posts itself again, so Executed stays close to Accepted. A snapshot that
+	// reads the two in the wrong order then shows more executed than accepted.
 	again = func() { l.Post(again) }
 	runOn(t, l, again)
 	var racing sync.WaitGroup
