@@ -35,7 +35,7 @@ type run struct {
 
 	scope *ctxshutdown.Swansong
 
-	mu      sync.Mutex // held while the scope is stopped, so that other goroutines continue after the stop only
+	mu      sync.Mutex // held while the scope is stopped, so that other goroutines continue only after the stop
 	moments int        // how many moments, the points before and after guard operations, the goroutines have reached before the stop
 	stop    string     // describes where the scope was stopped; empty if it was not stopped at a moment
 

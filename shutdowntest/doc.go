@@ -1,9 +1,9 @@
 // Package shutdowntest tests how code that uses [ctxshutdown] behaves when it is stopped, by
 // stopping it at every possible moment.
 //
-// A service is stopped at an arbitrary moment, and if a job is lost, it is a customer who notices.
-// [Run] runs a scenario in a [testing/synctest] bubble: first to its end, and then once for every
-// moment at which one of its guards is acquired or released, with a stop at that moment:
+// A service is stopped at an arbitrary moment, and if a job is lost, a customer notices. [Run] runs
+// a scenario in a [testing/synctest] bubble: first to its end, and then once for every moment at
+// which one of its guards is acquired or released, with a stop at that moment:
 //
 //	func TestPool(t *testing.T) {
 //		shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
