@@ -24,7 +24,7 @@ func (r *run) finish(progress *progressLine) error {
 	if r.result != nil {
 		if err, ok := r.handover.close(); ok {
 			r.recordResult(err)
-		} // otherwise f is still running, and its guard is reported as abandoned
+		} // if f has not returned, its guard is reported as abandoned
 	}
 	failure := r.failure
 	if now.outcome == cutShort && refusal.Is(failure, context.Cause(r.scope.Work())) {
@@ -35,7 +35,9 @@ func (r *run) finish(progress *progressLine) error {
 	}
 	var raise *PanicError // the panic of f or of a hook; Run panics with it again
 	if errors.As(failure, &raise) && raise.Name != "" {
-		raise = nil // an event loop or a pool has recovered this panic, and f has returned it in its error; so does Run
+		// An event loop or a pool has recovered this panic, and the error of f contains it. So Run
+		// returns it and does not panic.
+		raise = nil
 	}
 	if err := r.takeLoopPanics(); err != nil {
 		if failure != nil {
@@ -69,8 +71,9 @@ func (r *run) finish(progress *progressLine) error {
 }
 
 // flushOutput waits until all watchers and the log have received everything, and then prints the
-// abandoned guards, so that the hint "see the log" is printed after the log. Each of the two takes
-// at most notifyTimeout, since the disk of a log may hang and a terminal may be stopped.
+// abandoned guards, so that the hint "see the log" is printed after the log. The waiting and the
+// printing take at most notifyTimeout each, since the disk of a log may hang and a terminal may be
+// stopped.
 func (r *run) flushOutput(progress *progressLine, err error) {
 	reported := r.waiting.stop()
 	inTime(func(cancelled <-chan struct{}) {

@@ -51,8 +51,8 @@ func Listen(network, address string) (net.Listener, error) {
 	return net.Listen(network, address)
 }
 
-// The function matches reports whether an inherited listener, whose address is has, is the one for
-// network and address.
+// The function matches reports whether Listen(network, address) returns the inherited listener with
+// the address has.
 func matches(has net.Addr, network, address string) bool {
 	switch has := has.(type) {
 	case *net.TCPAddr:

@@ -79,7 +79,7 @@ func reportAndError(r ctxshutdown.GuardReport, err error) string {
 		request := fmt.Sprintf("%s for %v", q.Request, q.Age.Round(time.Millisecond))
 		rest, found := strings.CutPrefix(listed, request)
 		if !found {
-			break // the report says only how many more there are
+			break // the text of the report does not list the remaining requests, only their number
 		}
 		listed = strings.TrimPrefix(rest, ", ")
 		if !strings.Contains(err.Error(), q.Request+" for ") {

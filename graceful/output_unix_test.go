@@ -79,7 +79,7 @@ func init() {
 			r.Close()
 			pipe := make(chan os.Signal, 1)
 			signal.Notify(pipe, syscall.SIGPIPE)
-			for range 20 { // when SIGPIPE has been received twice, Run has received it at least once
+			for range 20 { // before the second one comes here, Run has received the first
 				if _, err := w.WriteString("x"); !errors.Is(err, syscall.EPIPE) {
 					return fmt.Errorf("the write returned %v", err)
 				}

@@ -269,7 +269,7 @@ func (r *run) handle(e event) {
 			r.scope.Force(now.Why)
 			r.releaseGuard()
 		case abandon:
-			if held.Stacks == "" { // the guards are not traced
+			if held.Stacks == "" { // no scope is traced
 				held.Stacks = userStacks()
 			}
 			r.atExit = held

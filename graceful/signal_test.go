@@ -456,7 +456,7 @@ func TestRun_CatchesSignalsForSomeTimeAfterReturn(t *testing.T) {
 	p := start(t, "twice")
 	p.until("Serving 0")
 	p.signal(os.Interrupt)
-	p.until("Serving 0") // a further ^C before this could reach the second Run
+	p.until("Serving 0") // send no ^C between the Runs, because the second Run could receive it
 	p.signal(os.Interrupt)
 	returned := time.Now() // approximately the time at which Run returns
 	p.until("deferred")

@@ -306,7 +306,7 @@ func TestWithReload_ReloadsAfterReaderOfLogHasEnded(t *testing.T) {
 
 // If the drain was not begun by a signal, the first signal has no effect, and the progress line
 // says that ^C must be pressed twice.
-func TestTerminal_ProgressLineCountsInterrupts(t *testing.T) {
+func TestTerminal_ProgressLineSaysHowOftenToPressControlC(t *testing.T) {
 	tty := startOnTerminal(t, "returned", 120)
 	tty.until("^C twice cuts it short")
 	tty.press("\x03")
