@@ -201,7 +201,7 @@ func TestUpgrade_RefusedProgramLeavesLauncherRunning(t *testing.T) {
 	s.write(webFile + "    listeners: [{name: app, address: '" + taken.Addr().String() + "'}]\n")
 	refused("address already in use")
 	s.write(webFile)
-	testkit.Equal(t, "upgrade --dry-run", d.must("upgrade", "--dry-run"), "it could take over; nothing was done\n")
+	testkit.Equal(t, "upgrade --dry-run", d.must("upgrade", "--dry-run"), "the program could take over; nothing was done\n")
 	d.must("upgrade")
 	testkit.Equal(t, "processes", d.status().pids(), before)
 }

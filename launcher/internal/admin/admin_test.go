@@ -235,14 +235,14 @@ func TestLimit_AcceptsConnectionWhenOneIsClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		conn.Close()
-		conn.Close() // makes no further room
+		conn.Close() // the second Close of a connection must not free another slot
 	}
 	conn, err := limited.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	limited.Close() // ends the next call, for which there is no room
+	limited.Close() // ends the next Accept, which would wait for a slot
 	if _, err := limited.Accept(); !errors.Is(err, net.ErrClosed) || unlimited.accepted != 3 {
 		t.Errorf("after Close: %v, %d connections, want 3", err, unlimited.accepted)
 	}

@@ -22,8 +22,9 @@ type Launcher interface {
 	Wait(ctx context.Context, id string) (*pb.ProcessStatus, error)
 
 	// StopProcess stops a process and does not wait for its end. If grace is 0, the process has the
-	// configured grace period. The order stays when the call that gave it ends, so it has no
-	// context; the same holds for Roll and OrderGroup, where only the function that waits has one.
+	// configured grace period. The order holds even if the client that gave it disconnects, so
+	// StopProcess takes no context. Nor do Roll and OrderGroup: only the functions that they return
+	// take one, for the wait.
 	StopProcess(id, reason string, grace time.Duration, noReplacement bool) error
 
 	// CheckGroup returns an error if there is no such group.
@@ -62,7 +63,8 @@ type Launcher interface {
 	// Notifier returns the process that notifications for id are about.
 	Notifier(id string) (Process, error)
 
-	// Upgrade makes another program take over. It returns only if that fails, or if dry is true.
+	// Upgrade executes another program in the place of this one, which takes over. It returns only
+	// if that fails, or if dry is true: then it only asks the program whether it could take over.
 	Upgrade(ctx context.Context, program, reason, id string, dry bool) error
 
 	// Upgraded returns the path of this program and the number of processes that it has taken over

@@ -21,7 +21,8 @@ type limited struct {
 }
 
 // Accept waits for a slot before it accepts, so a connection that waits has no open file here.
-// Close ends that wait, of which the listener below knows nothing.
+// Close has to end that wait itself, because closing the underlying listener ends only its own
+// Accept.
 func (l *limited) Accept() (net.Conn, error) {
 	select {
 	case l.slots <- struct{}{}:

@@ -16,11 +16,11 @@ import (
 type notifications struct {
 	pb.UnimplementedLauncherNotificationInterfaceServer
 	launcher Launcher
-	only     *int // the uid of the only user whose processes may notify; nil: there is no such rule
+	only     *int // the uid of the only user whose processes may notify; nil: the processes of every user may
 }
 
-// NotifyReady records that a process is ready. The answer is not an error if the process has ended,
-// which a call of one of its descendants can find: nothing is wrong with the call.
+// NotifyReady records that a process is ready. If the process has ended, the answer has
+// Acknowledged false and is no error: the caller can be a descendant that has outlived the process.
 func (n *notifications) NotifyReady(ctx context.Context, in *pb.ReadyNotification) (*pb.ReadyAck, error) {
 	p, err := n.caller(ctx, in.GetProcessId())
 	if err != nil {
@@ -29,8 +29,8 @@ func (n *notifications) NotifyReady(ctx context.Context, in *pb.ReadyNotificatio
 	return &pb.ReadyAck{Acknowledged: p.Ready(in.GetMessage())}, nil
 }
 
-// NotifyShutdownComplete records that a process has drained, or in drain_error why it could not. It
-// does not end the process in the eyes of the launcher: only the reap does.
+// NotifyShutdownComplete records that a process has drained, or in drain_error why it could not.
+// The launcher goes on waiting for the process until it is reaped.
 func (n *notifications) NotifyShutdownComplete(ctx context.Context, in *pb.ShutdownComplete) (*pb.ShutdownCompleteAck, error) {
 	p, err := n.caller(ctx, in.GetProcessId())
 	if err != nil {

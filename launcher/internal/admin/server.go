@@ -168,8 +168,8 @@ func (s *Server) stopUsers() []listening {
 }
 
 // Close closes the listeners of a server that may not have served, as when the start of a launcher
-// fails. After Stop it does nothing that matters. The file of the unix socket is removed with its
-// listener, unless the listener was inherited.
+// fails. After Stop it has no effect. The file of the unix socket is removed with its listener,
+// unless the listener was inherited.
 func (s *Server) Close() {
 	for _, l := range s.all {
 		l.ln.Close()

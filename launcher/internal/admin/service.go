@@ -58,15 +58,15 @@ func reasonOf(ctx context.Context, given string) string {
 const maxGrace = 24 * time.Hour
 
 // StopProcess orders the stop of a process, and with wait returns when the process has ended. The
-// message tells a process that had already ended from one that this call has stopped. A call that
-// is cancelled while it waits does not take the order back.
+// message says whether the process had ended before the call. If the call is cancelled while it
+// waits, the order still holds.
 func (s *service) StopProcess(ctx context.Context, in *pb.StopProcessRequest) (*pb.StopProcessResponse, error) {
 	if d := in.GetGracePeriod(); d != nil && (d.CheckValid() != nil || d.AsDuration() <= 0 || d.AsDuration() > maxGrace) {
 		return nil, status.Errorf(codes.InvalidArgument, "launcher: grace_period is %v; it must be more than 0 and at most %v; omit it to use the configured one",
 			d.AsDuration(), maxGrace)
 	}
 	id := in.GetProcessId()
-	// An error is left to StopProcess, which returns the same one.
+	// The error is ignored here, because StopProcess returns the same one below.
 	before, _ := s.launcher.Process(id)
 	if err := s.launcher.StopProcess(id, reasonOf(ctx, in.GetReason()), in.GetGracePeriod().AsDuration(), in.GetNoReplacement()); err != nil {
 		return nil, s.wireError(err)
@@ -105,7 +105,7 @@ func (s *service) RestartGroup(ctx context.Context, in *pb.RestartGroupRequest) 
 	case pb.RollOrder_ROLLBACK:
 		doing, done = "rolling back", "all processes have been rolled back"
 	default:
-		return nil, status.Errorf(codes.InvalidArgument, "unknown order %v", in.GetOrder())
+		return nil, status.Errorf(codes.InvalidArgument, "launcher: the order of a roll is %v; it must be BEGIN, RESUME or ROLLBACK", in.GetOrder())
 	}
 	wait, err := s.launcher.Roll(in.GetGroup(), in.GetOrder(), reasonOf(ctx, in.GetReason()))
 	if err != nil {
@@ -121,15 +121,15 @@ func (s *service) RestartGroup(ctx context.Context, in *pb.RestartGroupRequest) 
 }
 
 // OrderGroup stops, starts or scales a group. With wait it returns when the group has reached what
-// was ordered, or with the error of a newer order that has taken its place. The message is one for
-// the beginning of the order or, with wait, one for its end.
+// was ordered, or with the error of a newer order that has taken its place. The message says what
+// has begun, such as "stopping", or with wait what has been reached, such as "stopped".
 func (s *service) OrderGroup(ctx context.Context, in *pb.OrderGroupRequest) (*pb.OrderGroupResponse, error) {
 	texts := map[pb.GroupOrder][2]string{
 		pb.GroupOrder_STOP: {"stopping", "stopped"}, pb.GroupOrder_START: {"starting", "started"}, pb.GroupOrder_SCALE: {"scaling", "scaled"},
 	}
 	text, ok := texts[in.GetOrder()]
 	if !ok {
-		return nil, status.Errorf(codes.InvalidArgument, "unknown order %v", in.GetOrder())
+		return nil, status.Errorf(codes.InvalidArgument, "launcher: the order to a group is %v; it must be STOP, START or SCALE", in.GetOrder())
 	}
 	wait, err := s.launcher.OrderGroup(in.GetGroup(), in.GetOrder(), int(in.GetProcesses()), reasonOf(ctx, in.GetReason()))
 	if err != nil {
@@ -244,11 +244,11 @@ func (s *service) GetGroupHealth(_ context.Context, in *pb.GetGroupHealthRequest
 	return &pb.GetGroupHealthResponse{Groups: groups}, nil
 }
 
-// WatchEvents sends events until the client goes away or the launcher ends. Events that were missed
-// before one that the filter leaves out are counted in the next one that is sent.
+// WatchEvents sends events until the client goes away or the launcher ends. Each event has the
+// number of events that the client has missed since the last one that was sent.
 //
-// The filter works here and not in the hub, so a busy group can make the client miss events of the
-// group that it watches. The number of missed events is therefore an upper bound for its own.
+// The events are filtered by group here and not in the hub, so a busy group can make the client
+// miss events of the group that it watches. The number of missed events counts those of all groups.
 func (s *service) WatchEvents(in *pb.WatchEventsRequest, to grpc.ServerStreamingServer[pb.Event]) error {
 	if in.GetGroup() != "" {
 		if err := s.launcher.CheckGroup(in.GetGroup()); err != nil {
@@ -286,7 +286,7 @@ func (s *service) Upgrade(ctx context.Context, in *pb.UpgradeRequest) (*pb.Upgra
 		if err != nil {
 			return nil, s.wireError(err)
 		}
-		return &pb.UpgradeResponse{Message: "it could take over; nothing was done", Program: in.GetProgram()}, nil
+		return &pb.UpgradeResponse{Message: "the program could take over; nothing was done", Program: in.GetProgram()}, nil
 	}
 	program, n, failed, known := s.launcher.Upgraded(in.GetId())
 	switch {
@@ -299,8 +299,8 @@ func (s *service) Upgrade(ctx context.Context, in *pb.UpgradeRequest) (*pb.Upgra
 }
 
 // DryRunShutdown asks the processes what a stop would have to wait for. It takes as long as the
-// slowest of them, about one poll interval at most; what a process fails to say is a message in its
-// row.
+// slowest of them, about one poll interval at most. If a process reports nothing, the message in
+// its part of the response says why.
 func (s *service) DryRunShutdown(ctx context.Context, in *pb.DryRunShutdownRequest) (*pb.DryRunShutdownResponse, error) {
 	runs, err := s.launcher.DryRun(ctx, in.GetProcessId(), in.GetGroup())
 	if err != nil {
