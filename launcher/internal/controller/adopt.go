@@ -114,7 +114,8 @@ func (c *Controller) State(sockets []statefile.Socket) statefile.Group {
 	for _, i := range c.instances.sorted() {
 		p := i.Record()
 		p.NotReplaced = i.noReplacement
-		// The process is unhealthy and not stopped yet: the next launcher counts it.
+		// This process is counted as finished because it is unhealthy, but its stop has not begun.
+		// The next launcher adopts it and counts it itself.
 		if p.StopAt == 0 && i.finishedIn == c.revisions.Current {
 			r.Finished, r.FinishedFailed = max(0, r.Finished-1), max(0, r.FinishedFailed-1)
 		}

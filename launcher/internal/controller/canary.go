@@ -16,7 +16,7 @@ type canaryChecks struct {
 	cancel   context.CancelFunc // ends the check that runs
 	running  bool
 	began    time.Time // when the last check began
-	next     time.Time // when the next check is due, unless the wait for the canaries ends before
+	next     time.Time // when the next check is due; if the wait for the canaries ends earlier, that check is brought forward
 	noAnswer string    // why the last check gave no answer; empty if it gave one
 }
 
@@ -45,7 +45,7 @@ func (c *Controller) checkCanaries(now time.Time, again func(time.Time)) {
 	}
 	due := c.checks.next
 	if end := c.epoch.Add(until); end.Before(due) && c.checks.began.Before(end) {
-		due = end // only a check that begins after the wait lets the others follow
+		due = end // the other processes are replaced only after a check that begins when the wait is over
 	}
 	if now.Before(due) {
 		again(due)

@@ -43,15 +43,15 @@ func (c *Controller) Change(cfg spec.Group, source any, reason string) (tell []P
 	return tell, result
 }
 
-// turnsBackTo reports whether a roll is under way that comes from a configuration with the same
-// processes and leads to one with others, so that the roll only has to be rolled back.
+// turnsBackTo reports whether a rollback is enough to apply cfg: a roll is under way, the processes
+// from before the roll can keep running with cfg, and those that the roll starts cannot.
 func (c *Controller) turnsBackTo(cfg spec.Group) bool {
 	r := c.roll
 	return c.isRolling() && r.Forward() && !r.OnlyForward() && !c.Config().SameProcess(cfg) && c.revisions.ByNumber[r.From].Config.SameProcess(cfg)
 }
 
-// apply changes the configuration that the group wants to cfg, with which the running processes can
-// continue, and a roll, too. It returns the processes that must get the new configuration.
+// apply makes cfg the configuration that the group wants. The running processes, and a roll that is
+// under way, go on with it. apply returns the processes that must get cfg.
 func (c *Controller) apply(cfg spec.Group) (tell []Process) {
 	wanted := c.revisions.Wanted()
 	if cfg.Desired != wanted.Config.Desired {

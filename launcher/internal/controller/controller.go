@@ -76,7 +76,7 @@ type Controller struct {
 	waitsFor           []string // names of the groups in DependsOn that are not healthy
 	stopping           bool
 	healthy            bool // whether the last health event said that the group is healthy
-	finished           bool // an event has said that the group is finished, which has not changed since
+	finished           bool // whether the group was finished when publishHealth was last called
 
 	handed  map[string]InstanceHandoff // what another program has handed over in an upgrade, by id of the process; nil without an upgrade
 	changed *revision.Revision         // the configuration that was changed by an upgrade and has not been applied yet; nil if there is none
@@ -198,8 +198,9 @@ func (c *Controller) isUnstarted() bool {
 // isRolling reports whether a roll is under way, and not paused.
 func (c *Controller) isRolling() bool { return c.roll != nil && !c.roll.Paused() }
 
-// observeReady ends the row of failures once a process has been ready for long. It calls again with
-// the times when a ready process becomes available, or may end the row.
+// observeReady forgets earlier failures once a process has been ready for Restart.ResetAfter. It
+// calls again with the times when a ready process becomes available, and when its failures may be
+// forgotten.
 func (c *Controller) observeReady(now time.Time, again func(time.Time)) {
 	cfg := c.Config()
 	for _, i := range c.instances {
@@ -228,7 +229,7 @@ func (c *Controller) next(now time.Time) roll.Action {
 	}
 	rules := c.Config().RollConfig(c.desired() - c.degraded.missing)
 	if c.Config().Job {
-		rules.MaxSurge = 0 // a run begins when the processes of the earlier one have ended
+		rules.MaxSurge = 0 // a run of a job begins when the processes of the run before have ended
 	}
 	a := roll.Keep(rules, c.view(now), c.roll != nil)
 	if a.Do == roll.Start && noStart {
@@ -245,7 +246,7 @@ func (c *Controller) view(now time.Time) roll.View {
 		st := p.Status()
 		i := roll.Instance{ID: p.ID(), Revision: p.Revision(), Version: c.versionOf(p.Revision())}
 		switch {
-		case p.accounted, st.State > lifecycle.Unhealthy && !st.State.Ended(): // an unhealthy process is being stopped
+		case p.accounted, st.State > lifecycle.Unhealthy && !st.State.Ended(): // accounted includes an unhealthy process that is being stopped
 			i.Health = roll.Stopping
 		case st.State >= lifecycle.Unhealthy: // onExit decides later whether this process is replaced
 		case st.State == lifecycle.Ready && st.Routed:

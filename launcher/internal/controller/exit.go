@@ -49,8 +49,8 @@ func (c *Controller) remove(i *instance, st process.Status) {
 
 // onExit handles, once per process, an exit that the group has not caused.
 //
-// An unhealthy process is handled here before it has ended, and comes by again when it has. The
-// field accounted makes sure that it is counted and replaced once.
+// For an unhealthy process, onExit is called before the process has ended, and again when it has.
+// The field accounted makes sure that the process is counted and replaced once.
 //
 // What follows depends on the restart policy, on the outcome and on a roll that is under way;
 // package restart has the table. Its four results besides doing nothing: the group waits without
@@ -143,7 +143,7 @@ type GivenUpError struct {
 	Last     string // the id of the process that failed last, and its failure
 }
 
-// Rule says what has happened and what to do.
+// Rule returns the text of the error without the group: what has happened and what to do.
 func (e *GivenUpError) Rule() string {
 	return fmt.Sprintf("given up after %s; the last: %s; restart the group when that is fixed", inARow(e.Failures), e.Last)
 }

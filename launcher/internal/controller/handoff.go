@@ -30,9 +30,10 @@ type InstanceHandoff struct {
 	FinishedIn int
 }
 
-// Handoff returns the JSON of a [Handoff], what another program has to know, and adds to processes,
-// the part of the state file, how it recognizes them. It encodes the Handoff itself, because that
-// has the revisions and the roll of the Controller, which may change once the mutex is unlocked.
+// Handoff returns the JSON of a [Handoff] for the program that takes over. To the records of
+// processes for the state file it adds the data by which that program recognizes them. It encodes
+// the Handoff before it returns, because the revisions and the roll in it may change once the
+// caller unlocks the mutex.
 func (c *Controller) Handoff(processes []*statefile.Process) (json.RawMessage, error) {
 	h := Handoff{Epoch: statefile.ToMillis(c.epoch), Revisions: c.revisions, BackOff: c.backOff, LastFailure: c.lastFailure, Roll: c.roll,
 		GivenUp: c.degraded.givenUp, Missing: c.degraded.missing, AwaitsDependencies: c.awaitsDependencies, Healthy: c.healthy, Finished: c.finished,
@@ -67,7 +68,7 @@ func (c *Controller) ResumeFrom(h *Handoff, r statefile.Group) {
 	for number, r := range c.revisions.ByNumber {
 		newest = max(newest, number)
 		if sameConfig(r.Config, configured.Config) {
-			r.Config, r.Source = configured.Config, configured.Source // JSON does not keep each byte
+			r.Config, r.Source = configured.Config, configured.Source // use the configuration that was not encoded: JSON does not preserve bytes that are not UTF-8
 		}
 	}
 	// A group need not have the configuration that was loaded last, for instance after a rollback.

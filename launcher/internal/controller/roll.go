@@ -26,7 +26,7 @@ func (c *Controller) Restart(reason string) (*Result, error) {
 // that is under way or paused. Of a job, it stops the processes and runs each of them once more.
 //
 // A group that has not started anything yet needs no roll: it takes the configuration, and starts
-// with it. The result can be waited for; noWait is one that is there already.
+// with it. The caller can wait for the Result; that of noWait is done already.
 func (c *Controller) StartRoll(cfg spec.Group, source any, reason string) *Result {
 	switch {
 	case c.isUnstarted():
@@ -73,8 +73,9 @@ func (c *Controller) Rollback(reason string) (*Result, error) {
 	return c.rollBack(reason), nil
 }
 
-// startRoll begins a roll to a new revision. It comes from the wanted revision, or if it supersedes
-// another roll, from where that one came, because only that revision has worked.
+// startRoll begins a roll to a new revision. The roll comes from the wanted revision. If it
+// supersedes another roll, it comes from the revision from which that one came, because only that
+// revision is known to work.
 func (c *Controller) startRoll(cfg spec.Group, source any, reason string) *Result {
 	from, to := c.revisions.Current, c.revisions.Unused()
 	wanted := c.revisions.Wanted()
@@ -215,7 +216,7 @@ func (c *Controller) endRoll(err *RollError) {
 		c.host.Publish(e)
 		result.set(nil)
 		return
-	case err.RolledBack && r.Ordered(): // the order has been carried out; only callers that waited for the way forward have failed
+	case err.RolledBack && r.Ordered(): // not an event of failure, because the order to roll back was carried out; callers that waited for the roll still get err
 		e.Message = fmt.Sprintf("rolled back as requested: all processes have revision %d again", c.revisions.Current)
 	case errors.Is(err, ErrSuperseded):
 		e.Kind, e.Roll, e.Message = events.RollFailed, "superseded", err.Error()
