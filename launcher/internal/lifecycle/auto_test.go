@@ -20,7 +20,7 @@ func withWatchdog(cfg *spec.Group)  { cfg.Protocol, cfg.Watchdog = spec.Notify, 
 func graceNotify(cfg *spec.Group)   { enforced(cfg); cfg.Protocol = spec.Notify }
 func autoWithProbe(cfg *spec.Group) { cfg.Protocol, cfg.ReadinessProbe = spec.Auto, tcp() }
 
-// none is no action.
+// none is what a step returns that leads to no action.
 var none []string
 
 func (m *simulation) notify(text string) []string {
@@ -153,11 +153,11 @@ func TestAuto_ProbesDecideForSilentProcess(t *testing.T) {
 
 // A process that was taken for silent and then uses the lifecycle protocol is stopped by it. Reports
 // that it is still starting do not fail it.
-func TestAuto_LateProtocolIsUsed(t *testing.T) {
+func TestAuto_LifecycleProtocolIsUsedEvenIfLate(t *testing.T) {
 	m := spawn(config(auto))
 	m.readinessFails(codes.Unavailable)
 	m.pass(lifecycle.SettleTime)
-	m.readiness(pb.ReadinessResponse_STARTING) // such an answer is stale, or belongs to a dry run
+	m.readiness(pb.ReadinessResponse_STARTING) // an answer of before the settle time, or the answer to a dry run
 	testkit.Equal(t, "state", m.State, lifecycle.Ready)
 	m.pushReady()
 	testkit.Equal(t, "uses", m.Uses(), spec.GRPC)

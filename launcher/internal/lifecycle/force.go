@@ -113,7 +113,7 @@ func (m *Machine) end(e Event) {
 	case m.succeeded(e.Exit):
 		m.State, m.Outcome = Complete, Clean
 		if !m.complete {
-			m.Message = "" // the message could only be the error of a failed call
+			m.Message = "" // the message is from before the end: a status of the drain, or the error of a failed call
 		}
 	default:
 		m.State, m.Outcome, m.Message = Crashed, Crash, e.Exit.String()

@@ -222,7 +222,7 @@ func (m *Machine) onAdopted(e Event) []Action {
 		m.stopBy = e.StopAt.Add(leave + m.cfg.Shutdown.Max)
 		m.requests = unknownRequests
 		return m.onStop(e)
-	case !e.ReadyAt.IsZero() && e.Warming && m.cfg.ReadinessProbe.IsSet(): // without the probe, nothing would make it ready again
+	case !e.ReadyAt.IsZero() && e.Warming && m.cfg.ReadinessProbe.IsSet(): // without the probe, nothing would make the process ready again
 		m.Said.Ready, m.passed[probe.Startup] = true, true
 		m.enter(Warming)
 		m.phase, m.ReadyAt, m.Message = running, e.ReadyAt, "its readiness probe failed when it was adopted"

@@ -48,7 +48,8 @@ func TestMachine_ProcessStartsDrainsAndEnds(t *testing.T) {
 	testkit.Equal(t, "outcome", m.Outcome, lifecycle.Clean)
 }
 
-// A process that has said how its drain ended, and does not exit, is told from one that still drains.
+// If a process has reported how its drain ended and does not exit, the reason for which it is ended
+// says so.
 func TestShutdown_ReasonSaysHowDrainEnded(t *testing.T) {
 	for failure, want := range map[string]string{
 		"":          "it reported that its drain is complete, but did not exit within 10s",
@@ -375,7 +376,7 @@ func TestMachine_KeepsLastMessage(t *testing.T) {
 
 // A total deadline reserves a fifth of itself for SIGTERM and SIGKILL, even if the router does not
 // answer in time.
-func TestTotalDeadline_ReservesTimeForEscalation(t *testing.T) {
+func TestTotalDeadline_ReservesTimeForSIGTERMAndSIGKILL(t *testing.T) {
 	cfg := config(func(c *spec.Group) {
 		c.Shutdown.Grace, c.Shutdown.Max = 20*time.Second, time.Minute
 		c.Shutdown.SIGTERMTimeout, c.Shutdown.TotalDeadline = 5*time.Second, 10*time.Second

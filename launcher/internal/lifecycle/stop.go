@@ -138,7 +138,7 @@ func (m *Machine) onAck(e Event) []Action {
 	// launcher repeats the call until the grace period has passed.
 	m.callHung = m.callHung || e.Code != codes.Unavailable
 	m.Message = e.Err
-	if e.Code == codes.Unavailable { // such a call fails at once, and the cause usually disappears soon
+	if e.Code == codes.Unavailable { // a call with this code fails at once, and usually succeeds soon, so it is repeated after a tenth of the interval
 		m.pollAt = e.At.Add(m.cfg.Shutdown.Poll / 10)
 	}
 	return m.tick(e.At)

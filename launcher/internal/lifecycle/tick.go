@@ -105,7 +105,7 @@ func (m *Machine) tickStarting(now time.Time) []Action {
 	return nil
 }
 
-// tickDeregistering handles the phase deregistering. A router that hangs, or a hook, delays the
+// tickDeregistering handles the phase deregistering. A router or a hook that hangs delays the
 // request to stop until deregisterBy at most. With a total deadline, terminateBy can come first:
 // then the process gets SIGTERM without having been asked, so that a fifth of the deadline is left
 // for SIGTERM and SIGKILL.
@@ -156,8 +156,9 @@ func (m *Machine) tickDraining(now time.Time) []Action {
 	return nil
 }
 
-// askStatus asks the process for its status, and in the last two polls before its end for a report,
-// too: one of them may not be answered. A process that is told to end later may be asked again.
+// askStatus asks the process for its status. In the last two polls before its deadline it also asks
+// for a report; in two, because the process may not answer one of them. If the deadline is moved
+// after that, the process is asked for reports again.
 func (m *Machine) askStatus(now time.Time) []Action {
 	end := m.Deadline
 	if !m.limit.IsZero() && m.limit.Before(end) {
