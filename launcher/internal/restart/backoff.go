@@ -21,11 +21,12 @@ type BackOff struct {
 func (b *BackOff) PreventsStart(now time.Time) bool { return b.GivenUp || now.Before(b.NotBefore) }
 
 // CanEndRow reports whether a process that became ready at this time, zero for never, ends the row
-// of failures once it has been ready for long. One that was ready before the last failure does not
-// show that the processes started now work.
+// of failures once it has been ready for Restart.ResetAfter. A process that became ready before the
+// last failure does not show that the processes started now work.
 func (b *BackOff) CanEndRow(readyAt time.Time) bool { return readyAt.After(b.failedAt) }
 
-// EndRow is called when a process has been ready for long: the next failure is the first of a row.
+// EndRow forgets the failures: the next one is the first of a new row. It is called when a process
+// has been ready for Restart.ResetAfter.
 func (b *BackOff) EndRow() { b.Failures = 0 }
 
 // Started is called when a process has been started.
@@ -40,7 +41,8 @@ func (b *BackOff) Postpone(cfg spec.Restart, now time.Time) time.Duration {
 
 // Fail counts the failure of a process that became ready at this time, zero for never. It delays
 // the start of the next process by a pause, or gives the group up. If the process had been ready
-// for long, its failure does not lengthen a row of failures; it begins a row if there is none.
+// for Restart.ResetAfter, its failure does not lengthen a row of failures; it begins a row if there
+// is none.
 func (b *BackOff) Fail(cfg spec.Restart, readyAt, now time.Time) (pause time.Duration, givesUp bool) {
 	stable := !readyAt.IsZero() && now.Sub(readyAt) >= cfg.ResetAfter
 	if stable && b.CanEndRow(readyAt) {

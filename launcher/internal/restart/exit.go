@@ -5,8 +5,7 @@ package restart
 import "github.com/swansong-go/swansong/launcher/internal/spec"
 
 // An Exit describes a process that has ended, without being stopped by its group, or that has
-// become unhealthy. It has everything on which the decision depends whether and when the process is
-// replaced.
+// become unhealthy. It has everything that decides whether and when the process is replaced.
 type Exit struct {
 	Policy         spec.RestartPolicy
 	Unhealthy      bool // the process did not become ready in time, or failed its liveness checks; it has not ended yet

@@ -49,8 +49,8 @@ type versions []counts
 
 var names = []string{"old", "new", "newer"}
 
-// inRoll returns the counts as a roll sees them that leads to the version target: all others are
-// the version that it replaces.
+// inRoll returns the counts from the view of a roll that leads to the version target. Such a roll
+// takes all other versions together for the one that it replaces.
 func (n versions) inRoll(target int) (seen [2]counts) {
 	as := roll.New
 	if target == 0 {

@@ -86,7 +86,7 @@ func (w *world) branches() (all []*world) {
 	}
 	for k, i := range w.view.Instances {
 		if slices.ContainsFunc(w.view.Instances[:k], func(o roll.Instance) bool { o.ID = i.ID; return o == i }) {
-			continue // a stop or failure of an equal instance has been tried
+			continue // an instance that differs only in its id has been tried
 		}
 		switch i.Health {
 		case roll.Starting:

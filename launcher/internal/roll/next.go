@@ -66,8 +66,8 @@ func Next(c Config, s State, v View) (State, Action) {
 }
 
 // lacksOld reports whether an old instance has to be started in place of one that has failed before
-// the roll replaced it: while the roll waits for canaries, or if fewer than MinHealthy are left and
-// the next try of a new one is yet to come.
+// the roll replaced it: while the roll waits for canaries, or if fewer than MinHealthy are left
+// during the back-off before the next new instance.
 func (s State) lacksOld(c Config, v View, n census, goal [2]int) bool {
 	if c.OnlyForward || v.NoOldStart {
 		return false

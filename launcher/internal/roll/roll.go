@@ -43,8 +43,8 @@ type saved struct {
 	Announced     bool
 }
 
-// MarshalJSON writes all of the roll. The launcher that reads it must count instants from the same
-// beginning.
+// MarshalJSON writes everything in the roll. Its instants are durations on the clock of the caller,
+// so the launcher that reads them must count from the same beginning.
 func (r *Roll) MarshalJSON() ([]byte, error) {
 	s := saved{From: r.From, To: r.To, Reason: r.Reason, State: r.state, FailuresSeen: r.state.failuresSeen, MostAvailable: r.state.mostAvailable,
 		FewestOthers: r.state.fewestOthers, Failures: r.failures, Ordered: r.ordered, Rejected: r.rejected, PassedAt: r.passedAt, Announced: r.announced}
@@ -170,8 +170,9 @@ func (r *Roll) RevisionOf(v Version) int {
 func (r *Roll) IsTarget(revision int) bool { return r.VersionOf(revision) == r.target() }
 
 // HasYetToReplace reports whether the roll is under way and will replace the instances of a
-// revision later. If one of them fails before, the caller decides when the next old one may be
-// started. In a roll that is OnlyForward, new instances take the places of old ones that fail.
+// revision later. If one of them fails before it is replaced, the caller decides when another old
+// one may be started in its place. In a roll that is OnlyForward, new instances take the places of
+// old ones that fail.
 func (r *Roll) HasYetToReplace(revision int) bool {
 	return !r.state.Paused && !r.OnlyForward() && r.Forward() && r.VersionOf(revision) == Old
 }
@@ -214,7 +215,7 @@ func (r *Roll) ScaleDown(c Config, v View, id string) {
 	r.state = r.state.ScaleDown(r.rules(c), r.view(v), id)
 }
 
-// DelayProgress has the time until now not count as time without progress.
+// DelayProgress makes the time without progress count from now.
 func (r *Roll) DelayProgress(now time.Duration) { r.state.Progress = now }
 
 // GivenUp returns the number of instances that are not replaced.
@@ -263,8 +264,9 @@ func (r *Roll) Next(c Config, v View) (step Step) {
 	step.Notices = r.notices(c, seen, before)
 	switch {
 	case r.target() != before.Phase.target():
-		// Next may have found the rollback complete already, judging by a view of the way forward.
-		// Rollback asks again.
+		// The view that Next has used is that of the way forward, in which instances of earlier
+		// rolls count as old. So Next can call the rollback complete too early. The caller now
+		// calls Rollback, which judges by a new view.
 		step.Change = TurnsBack
 	case r.state.Phase.Ended():
 		step.Change = Ends

@@ -402,7 +402,7 @@ func TestNext_PausesAtProgressDeadline(t *testing.T) {
 	w.expectLog(t, "19s rolling paused=true given up=0: no progress for 10s")
 }
 
-func TestNext_ScalesWhileRolling(t *testing.T) {
+func TestNext_RollReachesNewNumberOfInstances(t *testing.T) {
 	for _, desired := range []int{0, 2, 5} {
 		w := begin(roll.Config{Desired: desired, MaxSurge: 1}, 3)
 		w.settle()

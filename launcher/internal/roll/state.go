@@ -154,7 +154,7 @@ func (s State) awaitCanaries(c Config, v View) State {
 	until, waiting := s.CanaryUntil(c, v)
 	switch {
 	case waiting && v.Now < until:
-	case !waiting, !c.Checked, v.PassedAt > 0 && v.PassedAt >= until: // if the roll is not waiting, the group has been scaled down and needs no canary
+	case !waiting, !c.Checked, v.PassedAt > 0 && v.PassedAt >= until: // waiting is false if the group was scaled down to none, and so needs no canary
 		s.Phase, s.Progress = Rolling, v.Now
 	case c.ProgressDeadline > 0 && v.Now-until >= c.ProgressDeadline:
 		s.Why = fmt.Sprintf("the check of the canaries has given no answer for %v", c.ProgressDeadline)
@@ -197,10 +197,10 @@ func (s State) onFailures(c Config, v View, failures int) State {
 	return s.pauseOrRollBack(c, v)
 }
 
-// pauseOrRollBack handles a failure for good. A rollback that fails can only pause. Continue
-// pauses, too, in two cases: for a canary, whose purpose is to hold up the others, and for a stall.
-// In a stall there is no instance to give up, because one that does not become ready in time counts
-// as a failure; so it is a stop that does not complete.
+// pauseOrRollBack handles a failure that is not retried. A rollback that fails can only pause. With
+// OnFailure Continue the roll pauses, too, in two cases: for a canary, whose purpose is to hold up
+// the others, and for a stall. In a stall there is no instance to give up, because one that does
+// not become ready in time counts as a failure; so it is a stop that does not complete.
 func (s State) pauseOrRollBack(c Config, v View) State {
 	if c.OnFailure == Rollback && s.Phase != RollingBack {
 		return s.Rollback(c, v, s.Why)
