@@ -57,8 +57,8 @@ func Parse(text string) (m Message) {
 	return m
 }
 
-// microseconds returns 0 for a text that is not a number, and a day for a longer time, so that sums
-// of times cannot overflow.
+// microseconds returns the duration of a number of microseconds, and 0 if the text is not a number.
+// It returns at most a day, so that sums of times cannot overflow.
 func microseconds(text string) time.Duration {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {

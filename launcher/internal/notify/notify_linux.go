@@ -29,10 +29,10 @@ const (
 )
 
 // Listen makes the socket at this path, and replaces one that exists there. If inherited is not
-// nil, it uses that socket instead. Each message is read and handled inside of the gate. Listen
-// calls allows with the pid of the sender, which the kernel has checked, to find out whether that
-// process may send messages. The sender may have continued or ended by then. handle is called with
-// one message at a time.
+// nil, it uses that socket instead. Each message is read and handled between Enter and Leave of the
+// gate. For each message, the Socket calls allows with the pid of the sender, which the kernel has
+// checked, to find out whether that process may send messages. By then the sender may have ended.
+// handle is called with one message at a time.
 func Listen(path string, inherited *os.File, gate Gate, allows func(pid int) bool, handle func(Message)) (*Socket, error) {
 	if inherited != nil {
 		conn, err := net.FilePacketConn(inherited)
@@ -42,7 +42,7 @@ func Listen(path string, inherited *os.File, gate Gate, allows func(pid int) boo
 		return &Socket{conn: conn.(*net.UnixConn), gate: gate, allows: allows, handle: handle}, nil
 	}
 	if len(path) > peer.MaxPath {
-		return nil, fmt.Errorf("notify: the path of a socket can have at most %d bytes, and this one has %d: %s", peer.MaxPath, len(path), path)
+		return nil, fmt.Errorf("notify: the path of a socket can have at most %d bytes, and this one has %d: %s; use a directory with a shorter path", peer.MaxPath, len(path), path)
 	}
 	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
 		os.Remove(path)
@@ -79,10 +79,10 @@ func (s *Socket) Serve() {
 	}
 }
 
-// Drain handles the messages that have arrived, and returns when there are no more, or after many,
-// so that a process that sends without end does not keep the caller. Other goroutines than that of
-// Serve call it when something else has been learnt of the process, such as its exit: what the
-// process has sent before is then handled before.
+// Drain handles the messages that have arrived. It returns when there are no more, or after
+// maxDrained, so that a process that sends without end does not hold up the caller. A goroutine
+// that learns something else about the process, such as its exit, calls Drain first: so the
+// messages that the process sent before are handled before.
 func (s *Socket) Drain() {
 	s.reading.Lock()
 	defer s.reading.Unlock()

@@ -105,7 +105,7 @@ func TestSocket_DrainReturnsWhileMessagesKeepComing(t *testing.T) {
 }
 
 // Messages of a process that is not allowed are dropped.
-func TestSocket_DropsForeignMessages(t *testing.T) {
+func TestSocket_DropsMessagesOfProcessesNotAllowed(t *testing.T) {
 	path, s, received := listen(t, false)
 	send(t, path, "READY=1")
 	s.Drain()
