@@ -75,8 +75,8 @@ func (p *Process) IsUnrecorded() bool {
 	return p.cfg.OnLauncherDeath == spec.Keep && !p.Status().State.Ended() && !p.group.StateFile.Has(p.id)
 }
 
-// AwaitRouted returns once a process that was adopted as ready counts as available. It returns at
-// once for any other.
+// AwaitRouted waits, for a process that was adopted as ready, until the router has been called. If
+// that has succeeded, the process counts as available. For any other process it returns at once.
 func (p *Process) AwaitRouted() {
 	if p.adopted != nil && p.adopted.ReadyAt != 0 && p.adopted.StopAt == 0 && !(p.adopted.Warming && p.cfg.ReadinessProbe.IsSet()) {
 		<-p.routeTried

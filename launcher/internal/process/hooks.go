@@ -30,8 +30,9 @@ func (p *Process) runHooks() {
 }
 
 // runHook runs one hook, and kills it when its timeout has passed, the scope of the process is
-// forced, the process ends or it is being killed. The goroutine that watches for these ends with
-// the call. The hook runs in the working directory of the launcher, not in that of the process.
+// forced, the process ends or it is being killed. A goroutine waits for these events, and ends when
+// runHook returns. The hook runs in the working directory of the launcher, not in that of the
+// process.
 func (p *Process) runHook(h spec.Hook) error {
 	ctx, cancel := context.WithTimeoutCause(p.scope.Work(), h.Timeout, fmt.Errorf("killed after %v", h.Timeout))
 	defer cancel()

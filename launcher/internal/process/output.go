@@ -37,5 +37,6 @@ func (p *Process) PrintsTo(path string) bool { return p.cfg.Log.File(p.id) == pa
 // ForgetLines forgets the lines that the process has printed, except for those in log files.
 func (p *Process) ForgetLines() { p.group.RecentLines.Forget(p.id) }
 
-// RemoveLogs removes the log files of its own of a process that has ended.
+// RemoveLogs removes the log files of the process, if it has files of its own. It waits in the
+// background until Ended is closed.
 func (p *Process) RemoveLogs() { p.group.GroupLogs.Remove(p.cfg.Log, p.id, p.ended) }

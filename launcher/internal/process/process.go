@@ -38,7 +38,7 @@ type Host struct {
 	Helper      []string
 	Publish     func(events.Event)
 	ServeUser   func(path string, as *proc.User) error // serves a socket for notifications of processes that run as another user
-	Gate        upgrade.Gate                           // closed while another program takes over
+	Gate        upgrade.Gate                           // closed while an upgrade hands the launcher over; what changes processes or groups is done between Enter and Leave
 	Secrets     *secrets.Secrets
 	Ports       spawn.Ports
 	Logs        *output.Logs
@@ -148,7 +148,7 @@ func New(g *Group, id string, revision int, cfg spec.Group) *Process {
 func (p *Process) Launch() {
 	p.scope, _ = ctxshutdown.WithCancel(p.group.Scope.Work(), ctxshutdown.WithName(p.id))
 	guard := p.scope.Guard()
-	p.group.Gate.Enter() // run leaves the gate when the process has been started
+	p.group.Gate.Enter() // run leaves the gate when the process has been started, so no upgrade begins before that
 	go func() {
 		p.run()
 		guard.Release()
@@ -225,7 +225,7 @@ func (p *Process) run() {
 	} else {
 		exited, reaped = p.proc.Exited(), p.proc.Done()
 	}
-	gate := &p.group.Gate // Launch has entered the gate
+	gate := &p.group.Gate // Launch has entered the gate; the loop leaves it while it waits for an event
 	forced := p.scope.Work().Done()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

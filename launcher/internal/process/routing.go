@@ -25,8 +25,9 @@ type Instance struct {
 
 // setRouted records whether the process should be in routing.
 //
-// It only states the aim; route then makes the one call that reaches it. So an order to leave that
-// comes while the router is being called is not lost: the next route sees it.
+// It only records what is wanted; route then makes the call of the router for it. So an order to
+// leave routing that comes while the router is being called is not lost: the next call of route
+// sees it.
 func (p *Process) setRouted(routed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

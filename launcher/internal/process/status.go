@@ -127,7 +127,7 @@ func (p *Process) transition(st Status, before lifecycle.State, wasReady bool) e
 	took := st.Took()
 	switch {
 	case st.State == lifecycle.Ready && wasReady:
-		took = 0 // the time from its start says nothing: it became ready under an earlier launcher, or was not ready meanwhile
+		took = 0 // the time since its start would mislead: it was ready before, perhaps under an earlier launcher
 	case st.State == lifecycle.Ready:
 		took = st.ReadyAt.Sub(st.Started)
 	}
