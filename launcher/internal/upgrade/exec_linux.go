@@ -39,7 +39,7 @@ func init() {
 }
 
 // Exec executes a program in the place of this one, with the arguments of this one, and hands over
-// h, these files, and the signals that were caught. It returns only an error, after which
+// h, the open files, and the signals that were caught. It returns only an error, after which
 // everything is as before.
 func (h *Handoff) Exec(program string, open Open, signals Signals) error {
 	self, err := os.Open("/proc/self/exe")
@@ -67,8 +67,8 @@ func (h *Handoff) Exec(program string, open Open, signals Signals) error {
 }
 
 // execute executes a program in the place of this one, with the open files under their numbers. It
-// is for both directions: failed is empty in an upgrade, and says in the way back what has gone
-// wrong.
+// is used for both directions. In an upgrade, failed is empty. When a program that has taken over
+// executes the earlier one again, failed says why.
 func execute(program string, args []string, handoff *os.File, files []*os.File, failed string, signals Signals) error {
 	if _, err := handoff.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -117,8 +117,8 @@ func GoBack(err error) error {
 // take returns the handoff, if wanted accepts it. The variable has the pid, because processes that
 // this program starts inherit its environment, and must not take over from it.
 //
-// It unsets the variables when the handoff is taken. Until then a later call can still take it, by
-// which GoBack works after a start that has failed early.
+// It unsets the variables only when the handoff is taken. So GoBack can still take the handoff if a
+// start has failed before it called Take.
 func take(wanted func(*Handoff) bool) (*Taken, error) {
 	number, pid, _ := strings.Cut(os.Getenv(envHandoff), ":")
 	if number == "" || pid != strconv.Itoa(os.Getpid()) {

@@ -84,7 +84,7 @@ func number(f *os.File) (n int) {
 	return n
 }
 
-// Open files, as a launcher hands them over. Files that are nil are left out.
+// Open has the open files that a launcher hands over. Files that are nil are left out.
 type Open struct {
 	Lock, Admin, Guardian *os.File
 	Sockets               []*os.File

@@ -21,9 +21,9 @@ func CatchSignals() Signals { return Signals{early.Catch()} }
 // Stop ends the catching of signals. Those that were caught stay in s.
 func (s Signals) Stop() { signal.Stop(s.c) }
 
-// add adds the signals of a text that was made by take. What is no number is left out, and so is
-// what does not fit: the channel has room for 16, and a second stop signal already kills the
-// processes.
+// add adds the signals in a text that take has made. It leaves out what is not a number, and
+// signals for which the channel has no room: it holds 16, and a second stop signal already kills
+// the processes.
 func (s Signals) add(text string) {
 	for number := range strings.SplitSeq(text, ",") {
 		if n, err := strconv.Atoi(number); err == nil && len(s.c) < cap(s.c) {

@@ -18,8 +18,9 @@ var children []proc.Adoptable
 // Children returns the processes that the program before this one had started and not reaped.
 func (t *Taken) Children() []proc.Adoptable { return children }
 
-// TookOver reports whether this program has taken over from another one, with Done. The command run
-// asks, because a failure that ends a launcher at its start must not end one whose processes serve.
+// TookOver reports whether this program has taken over from another one, with Done. The command
+// launcher run asks, because some failures at the start end a new launcher, but must not end one
+// whose processes already serve.
 func TookOver() bool { return tookOver.Load() }
 
 // Lock returns the locked directory. The lock belongs to the open file and not to the program, so

@@ -65,7 +65,7 @@ func TestGate_CloseGivesUpWhenContextEnds(t *testing.T) {
 	})
 }
 
-// A program answers only for a handoff that it understands entirely.
+// Answer says that the program can take over only if it understands the whole handoff.
 func TestAnswer_RefusesUnknownHandoff(t *testing.T) {
 	text, err := json.Marshal(upgrade.Handoff{Version: upgrade.Version, Dir: "/d"})
 	if err != nil {

@@ -70,7 +70,7 @@ func checkPath(path, parent string, as *proc.User) error {
 		}
 		switch owner := peer.OwnerOf(info); {
 		case owner != 0 && peer.OfAnother(info), info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0:
-			return fmt.Errorf("its processes need a directory in %s, which a third user can replace, because that one can write to %s; %s", parent, dir, instead)
+			return fmt.Errorf("its processes need a directory in %s, which a third user can replace, because that user can write to %s; %s", parent, dir, instead)
 		case !canEnter(as, info, owner):
 			return fmt.Errorf("its processes need a directory in %s, and a process with the uid %d cannot enter %s; %s", parent, as.UID, dir, instead)
 		}
@@ -113,8 +113,8 @@ func Make(launcherDir string, as *proc.User) error {
 	return Give(own, as) // only the launcher's user can have made it
 }
 
-// mkdir makes a directory, or accepts one of the launcher's user in which is nothing but what
-// launchers make.
+// mkdir makes a directory. It also accepts one that exists, if that belongs to the launcher's user
+// and contains nothing but what launchers make.
 func mkdir(path string, mode fs.FileMode) error {
 	if err := os.Mkdir(path, mode); !errors.Is(err, fs.ErrExist) {
 		return err
@@ -203,7 +203,7 @@ func Remove(launcherDir string) {
 		}
 		root.Remove(e.Name())
 	}
-	os.Remove(Of(launcherDir)) // fails where systemd has made the directory, and removes it
+	os.Remove(Of(launcherDir)) // fails if systemd has made the directory, which systemd then removes
 }
 
 // open opens the directory, so that no symbolic link in it leads elsewhere, and returns what is in

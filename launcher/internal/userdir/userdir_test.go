@@ -14,7 +14,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/userdir"
 )
 
-// another is a user that owns nothing here, and is in no group of this one.
+// another is not the user of this test: it owns none of the directories here, nor does its group.
 var another = &proc.User{UID: 54321, GID: 54321}
 
 // The directory is only made where its user can reach it, and where a third user cannot replace it.
@@ -67,8 +67,8 @@ func TestCheck_RefusesUnsafeParents(t *testing.T) {
 	}
 }
 
-// What is at the path already is only used if it is a directory, and not a symbolic link to one.
-// Nothing is removed by way of a symbolic link.
+// Make does not use a symbolic link to a directory as the directory. RemoveFilesOf and Remove
+// follow no symbolic link, so they remove nothing elsewhere.
 func TestMake_RefusesSymbolicLink(t *testing.T) {
 	dir, err := os.MkdirTemp("", "users")
 	if err != nil {
@@ -120,8 +120,8 @@ func listen(t *testing.T, path string) {
 	ln.Close()
 }
 
-// At its end, a launcher removes what launchers make. It removes nothing else, even if a directory of
-// another program has the name, and does not use such a directory.
+// Remove removes what launchers make, and nothing else. Another program can have made a directory
+// of this name: Make does not use it, and Remove removes nothing in it.
 func TestRemove_LeavesFilesOfOthers(t *testing.T) {
 	dir, err := os.MkdirTemp("", "users")
 	if err != nil {
@@ -169,7 +169,7 @@ func TestRemove_LeavesFilesOfOthers(t *testing.T) {
 		}
 	}
 
-	// Nor is a socket of another program, whatever else its directory contains.
+	// A socket of another program is not removed, either.
 	if err := os.RemoveAll(filepath.Dir(file)); err != nil {
 		t.Fatal(err)
 	}
