@@ -20,16 +20,17 @@ type Address struct {
 	path   string     // the path of a unix socket
 	name   string     // a host name that has not been resolved
 	port   uint16     // the port of a TCP address
-	ip     netip.Addr // if invalid, the listener is on every address, or, if name is set, on an address that is not known
-	v4, v6 bool       // the families that the address occupies; together with a name, those that it may occupy
+	ip     netip.Addr // invalid if the listener is on every address, or if name is set: then the IP address is not known yet
+	v4, v6 bool       // the families, IPv4 and IPv6, that the address occupies; if name is set, those that it may occupy
 }
 
 // Parse returns an address without resolving its host. A host name overlaps
 //
-//   - with the same name and the same network, and across "tcp" and "tcp4", which mean the same
-//     address if the host has an IPv4 address; "tcp" and "tcp6" may mean different addresses
-//   - with every address of all families that the name may resolve to: every address of IPv4
-//     ("tcp4") overlaps only with names of "tcp4"
+//   - with the same name and the same network. "tcp" and "tcp4" count as the same network, because
+//     with both the name means the IPv4 address, if the host has one. With "tcp6" it can mean
+//     another address.
+//   - with a listener on every address, if that one occupies all families to which the name may
+//     resolve. So 0.0.0.0 overlaps with a name only if the network of the name is "tcp4".
 //
 // Further overlaps are known only after Resolve.
 func Parse(network, address string) (Address, error) {
@@ -118,7 +119,7 @@ func (a Address) Overlaps(b Address) bool {
 	return a.v4 && b.v4 || a.v6 && b.v6
 }
 
-// covers reports whether a occupies every address of all families that the name can resolve to.
+// covers reports whether a is every address of all families to which the name may resolve.
 func (a Address) covers(name Address) bool {
 	return !a.ip.IsValid() && (a.v4 || !name.v4) && (a.v6 || !name.v6)
 }

@@ -184,9 +184,9 @@ func Env(limits []spec.Rlimit) (variable string, ok bool) {
 // executes the program: limits that a process sets hold for the program that it executes. The
 // limits must not stay in the environment of the program.
 //
-// The launcher could set the limits of a process from outside (prlimit), but only after its start;
-// and then the first instructions of the program would have others. A limit that cannot be set is
-// an error: the Helper then does not execute the program.
+// The launcher could set the limits of a process from outside (prlimit), but only after the program
+// has started: its first instructions would run without them. A limit that cannot be set is an
+// error: the Helper then does not execute the program.
 func Apply() error {
 	text := os.Getenv(EnvRlimits)
 	os.Unsetenv(EnvRlimits)

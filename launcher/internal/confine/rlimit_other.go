@@ -9,7 +9,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// errNoRlimits continues the name of the field, Rlimits, in the error of the configuration.
+// errNoRlimits is the rule that the field Rlimits breaks: the error of the configuration reads
+// "Rlimits work on Linux only".
 var errNoRlimits = errors.New("work on Linux only")
 
 func checkRlimit(spec.Rlimit) error { return errNoRlimits }

@@ -53,8 +53,9 @@ func Guard() error {
 }
 
 // guard waits for the end of the launcher, and then does what is left to do: it kills the processes
-// that were to die, and those that are in no state file; and if it is in charge, it reads the
-// output of kept processes or removes the files.
+// that were to die with the launcher, and kept processes that are not in the state file. If it is
+// in charge, it then reads the output of the kept processes, or if there are none, removes the
+// launcher's files.
 //
 // SIGTERM is handled only from the end of the launcher on. Until then it is ignored, because a
 // signal that goes to all processes of a service must not end the guardian before its launcher.
@@ -96,7 +97,7 @@ func (o Orders) guard(in *bufio.Reader) error {
 }
 
 // endUnrecorded kills the processes in those containments that the state file lacks. The list can
-// be older than the file: a process that has been recorded since it was sent is kept.
+// be older than the file: a process that was recorded since the list was sent is not killed.
 func endUnrecorded(s statefile.State, unrecorded []proc.Containment) error {
 	recorded := map[string]bool{}
 	for _, g := range s.Groups {

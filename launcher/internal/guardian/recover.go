@@ -103,7 +103,7 @@ func Recover(dir string, groups []spec.Group, dry bool) (*Recovery, error) {
 	case err != nil:
 		return nil, err
 	}
-	if s.Boot != proc.Boot() { // nothing in an older file exists any more
+	if s.Boot != proc.Boot() { // after a reboot, no process or socket in the file exists any more
 		s = statefile.State{Boot: proc.Boot()}
 	}
 	if s.Groups == nil {
@@ -143,8 +143,9 @@ func Recover(dir string, groups []spec.Group, dry bool) (*Recovery, error) {
 	return r, nil
 }
 
-// isRecorded reports whether the state already has the process. It goes by the mark, which is
-// unique, and not by the pid, which the kernel uses again.
+// isRecorded reports whether the state already has the process. It compares the marks, the unique
+// values of a variable in the environment of the processes. It does not compare pids, which the
+// kernel uses again.
 func isRecorded(s statefile.State, m proc.Marked) bool {
 	for _, g := range s.Groups {
 		if slices.ContainsFunc(g.Processes, func(p *statefile.Process) bool { return p.Adoptable.Mark == m.Mark }) {

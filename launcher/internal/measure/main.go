@@ -103,7 +103,7 @@ func main() {
 // fails if the list is not empty.
 var missed []string
 
-// mustBeNone records that n is not 0. The parameter what says what was counted.
+// mustBeNone adds n and what was counted to missed, unless n is 0.
 func mustBeNone(what string, n int, args ...any) {
 	if n != 0 {
 		missed = append(missed, fmt.Sprintf("%d "+what, append([]any{n}, args...)...))

@@ -75,7 +75,7 @@ func replacements(w io.Writer, rolls int) error {
 	fmt.Fprintf(w, "\n| | target | measured |\n| --- | ---: | ---: |\n")
 	for _, row := range [][3]string{
 		{"rolls that were completed, with no request lost", "> 99 %", fmt.Sprintf("%d of %d, %d lost", len(all.whole), len(groups)*rolls, failed)},
-		{"rolls that were taken back", "< 1 %", fmt.Sprint(all.rolledBack)},
+		{"rolls that were rolled back", "< 1 %", fmt.Sprint(all.rolledBack)},
 		{"start to READY, median", "< 5 s", round(figures.Median(all.starts)).String()},
 		{"start to READY, 99 of 100", "< 15 s", round(figures.Quantile(all.starts, 0.99)).String()},
 		{"requests answered", "100 %", fmt.Sprintf("%.4g %%", 100*float64(answered)/float64(answered+failed))},

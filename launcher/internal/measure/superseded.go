@@ -16,8 +16,8 @@ import (
 )
 
 // superseded begins rolls under load, supersedes each of them by a newer order before its end, and
-// prints how many requests are lost. Each roll has replaced another number of processes when it is
-// superseded. The last one is completed.
+// prints how many requests are lost. The number of processes that a roll has replaced when it is
+// superseded differs from roll to roll. The last roll is completed.
 func superseded(w io.Writer, rolls int) error {
 	dir, done, err := shortDir()
 	if err != nil {

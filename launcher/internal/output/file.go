@@ -214,7 +214,7 @@ func (f *File) write() {
 		for _, e := range entries {
 			f.writeEntry(e)
 			f.mu.Lock()
-			f.queued -= len(e.text) // counted down only after the write, because the text takes memory until then
+			f.queued -= len(e.text) // only after the write, because the text takes memory until then
 			f.mu.Unlock()
 		}
 	}

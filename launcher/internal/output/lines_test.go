@@ -95,7 +95,7 @@ func TestReadLines_KeepsUnfinishedLineForNextReader(t *testing.T) {
 	testkit.Equal(t, "line", <-lines, "one")
 	var pipe *os.File
 	var kept []byte
-	for string(kept) != "tw" { // the process may not have printed it yet
+	for string(kept) != "tw" { // the process may not have printed "tw" yet
 		pipe, kept = p.Stdout().Pause()
 		if string(kept) != "tw" {
 			p.Stdout().Resume()

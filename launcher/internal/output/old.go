@@ -30,9 +30,9 @@ type GroupLogs struct {
 // name.
 type earlierLog struct {
 	id    string
-	path  string    // the path of the file without the rotated ones
+	path  string    // the path of the current file, which is not a rotated one
 	last  time.Time // when the file at path was last written
-	paths []string  // the path and those of the rotated files
+	paths []string  // path, and the paths of the rotated files
 }
 
 // Group returns the GroupLogs of a group that keeps the logs of at most keep ended processes. The
@@ -67,7 +67,7 @@ func (g *GroupLogs) RemoveOld(c spec.Log) {
 func scanLogs(files fs.FS, dir, group string) (all []earlierLog) {
 	name := regexp.MustCompile("^(" + regexp.QuoteMeta(group) + `-[1-9][0-9]*)\.log(\.[1-9][0-9]*)?$`)
 	entries, _ := fs.ReadDir(files, ".") // if the directory cannot be read, its files are kept
-	index := map[string]int{}            // the index in all of the log of each process; a search would be slow, because there may be many thousands
+	index := map[string]int{}            // for each process, the index of its log in all; a search in all would be slow, because there may be many thousands
 	for _, f := range entries {
 		match := name.FindStringSubmatch(f.Name())
 		if match == nil {

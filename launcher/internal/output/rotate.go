@@ -56,8 +56,8 @@ func (f *File) checkFile() {
 	}
 }
 
-// openOrCreate opens the file, and makes its directory if that is missing. It is tried first
-// without that, because making a directory takes several system calls, and the directory is rarely
+// openOrCreate opens the file, and makes its directory if that is missing. It tries to open the
+// file first, because making a directory takes several system calls, and the directory is rarely
 // missing.
 func (f *File) openOrCreate() error {
 	err := f.open()

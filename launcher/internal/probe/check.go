@@ -71,8 +71,8 @@ func checkHTTP(ctx context.Context, h spec.HTTPGetAction) error {
 	}
 	req.Header.Set("User-Agent", "swansong-launcher")
 	req.Header.Set("Accept", "*/*")
-	// Headers of the probe replace the two above. Package net/http takes the host from a field of
-	// its own.
+	// Headers of the probe replace User-Agent and Accept. Package net/http takes the header Host
+	// from the field req.Host.
 	for _, header := range h.Headers {
 		if strings.EqualFold(header.Name, "Host") {
 			req.Host = header.Value

@@ -6,8 +6,8 @@ package probe
 // needs Success successful results in a row, and a verdict of failure needs Failure failed ones. If
 // the other fields are zero, no check has been made.
 //
-// The rules are those of the kubelet: only results in a row count, and a single other one begins
-// the count anew. A Threshold uses no clock and no lock; run calls it on one goroutine.
+// The rules are those of the kubelet: only results in a row count, and a single different one
+// begins the count anew. A Threshold uses no clock and no lock; run calls it on one goroutine.
 type Threshold struct {
 	Success, Failure int
 

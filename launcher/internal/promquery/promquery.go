@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// maxAnswer is the largest answer of a server that is read, in bytes. An expression that judges has
-// few values; one with very many is probably a mistake.
+// maxAnswer is the largest answer of a server that is read, in bytes. An expression that tells
+// whether something works has few values; one with very many is probably a mistake.
 const maxAnswer = 1 << 20
 
 // Holds reports whether an expression holds now: whether it has a value, and no value is 0. The

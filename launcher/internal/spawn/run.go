@@ -22,8 +22,8 @@ const ParentDeath = syscall.SIGKILL
 // command has exited, and the last line that it has printed. An exit code other than 0 is no error
 // here.
 //
-// What the command has left behind when it exits is ended, too, also if ctx goes on: a hook is over
-// when Run returns.
+// Processes that the command has started and that still run when it exits are killed, too, even if
+// ctx has not ended: nothing of a hook runs when Run returns.
 func Run(ctx context.Context, in proc.Containment, dir string, args, env []string) (exit proc.Exit, last string, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {

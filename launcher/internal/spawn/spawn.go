@@ -26,8 +26,9 @@ const (
 // InheritedEnv returns env without the variables that a launcher or a service manager has set only
 // for this program, not for its children.
 //
-// A launcher can itself run under a launcher or under systemd. If its processes had its variables,
-// they would notify for it, or take its listeners for theirs.
+// A launcher can itself run under a launcher or under systemd. If its processes inherited these
+// variables, they could send notifications in its name, or take the listeners that it has inherited
+// for their own.
 func InheritedEnv(env []string) []string {
 	var kept []string
 	for _, v := range env {
@@ -43,8 +44,8 @@ func InheritedEnv(env []string) []string {
 }
 
 // Inherited returns the part of an environment that a process of the group inherits. With ClearEnv
-// that is nothing but the mark of an outer launcher, if there is one: by it, that launcher finds
-// all descendants of its processes, and so these as well.
+// that is at most one variable: the one by which an outer launcher, under which this one runs,
+// recognizes the descendants of its processes.
 func Inherited(cfg spec.Group, env []string) []string {
 	if !cfg.ClearEnv {
 		return env
@@ -52,9 +53,9 @@ func Inherited(cfg spec.Group, env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(v string) bool { return !strings.HasPrefix(v, proc.MarkVariable+"=") })
 }
 
-// Resolve returns a command with the path of its program, if it is found in PATH. A program that
-// executes the command can have another PATH. If it is not found, the command stays as it is, and
-// whatever executes it reports that.
+// Resolve returns a command with the path of its program, if that is found in the PATH of this
+// program. The program that will execute the command can have another PATH. If it is not found, the
+// command stays as it is, and the program that executes it reports the error.
 func Resolve(args []string) []string {
 	path, err := exec.LookPath(args[0])
 	if err != nil {

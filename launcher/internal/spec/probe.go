@@ -72,7 +72,8 @@ const SocketPlaceholder = "{socket}"
 func (p Probe) IsSet() bool { return len(p.kinds()) > 0 }
 
 // kinds returns the names of the ways to check that are set. A way is set if its required field is:
-// a path without a port is none. The check refuses more than one.
+// httpGet with a path and without a port is not. The check of the configuration refuses more than
+// one way.
 func (p Probe) kinds() (all []string) {
 	for _, k := range []struct {
 		name string
@@ -120,8 +121,8 @@ func (p Probe) Expand(r *strings.Replacer) Probe {
 }
 
 // Secrets returns the texts of the probe in which there may be secrets: arguments, and headers as
-// NAME=value. The parts of a query are among the arguments, since token=x is written there as
-// --token=x is in a command.
+// NAME=value. The parts of the query in a path are among the arguments, because token=x is a secret
+// there as --token=x is in a command.
 func (p Probe) Secrets() (args, headers []string) {
 	args = append(args, p.Exec.Command...)
 	args = append(args, strings.FieldsFunc(p.HTTPGet.Path, func(r rune) bool { return r == '?' || r == '&' })...)

@@ -280,7 +280,7 @@ func (l Log) File(id string) string {
 // listed here: a replacement that was not needed does less harm than an old value that stays in
 // use.
 func (g Group) SameProcess(o Group) bool {
-	if o.UsesPort() && !g.UsesPort() { // such as in a new hook: the process has no port
+	if o.UsesPort() && !g.UsesPort() { // the process has no port, and the changed configuration needs one, for example in a new hook
 		return false
 	}
 	g.Desired, g.MinHealthy, g.MaxSurge = o.Desired, o.MinHealthy, o.MaxSurge

@@ -80,7 +80,8 @@ func TestRestart_BackoffDoublesUpToMaximum(t *testing.T) {
 	}
 }
 
-// A timeout of liveness checks that is longer than their interval is what the user says.
+// FillIn does not shorten a timeout of liveness checks that a user has set longer than their
+// interval.
 func TestFillIn_KeepsLivenessTimeoutLongerThanInterval(t *testing.T) {
 	g := spec.Group{LivenessInterval: time.Millisecond, LivenessTimeout: time.Minute}
 	g.FillIn()

@@ -17,7 +17,7 @@ func ToMillis(t time.Time) int64 {
 	return max(1, (sinceBoot() - time.Since(t)).Milliseconds())
 }
 
-// FromMillis is the inverse of ToMillis, except that what is left of a millisecond is lost. The
+// FromMillis is the inverse of ToMillis, except that fractions of a millisecond are lost. The
 // result has a monotonic clock reading, so a change of the clock does not move deadlines.
 func FromMillis(ms int64) time.Time {
 	if ms == 0 {

@@ -137,7 +137,8 @@ func Digest(g spec.Group) string {
 		Log      spec.Log
 		OnDeath  spec.LauncherDeath
 
-		// Omitted where they are not set, so that the digests of earlier launchers stay valid.
+		// These fields are omitted where they are not set, so that digests of launchers that did
+		// not have them stay valid.
 		Probes   []spec.Probe  `json:",omitempty"`
 		Watchdog time.Duration `json:",omitempty"`
 		ClearEnv bool          `json:",omitempty"`

@@ -136,7 +136,7 @@ func (w *Writer) loop() {
 		select {
 		case <-w.changed:
 		case <-retry.C:
-			pause = min(2*pause, maxRetryPause) // only here: many changes must not make the next attempt late
+			pause = min(2*pause, maxRetryPause) // not after an attempt for a change, so that many changes do not lengthen the pause
 		case <-w.quit:
 			return
 		}

@@ -17,7 +17,7 @@ func Explain(err error) string {
 	message := status.Convert(err).Message()
 	switch status.Code(err) {
 	case codes.DeadlineExceeded:
-		if _, cause, ok := strings.Cut(message, "connection error: "); ok { // the call has waited for a connection
+		if _, cause, ok := strings.Cut(message, "connection error: "); ok { // the call has waited for a connection, and cause is why there was none
 			return ExplainUnavailable(cause)
 		}
 		return "no answer in time"
