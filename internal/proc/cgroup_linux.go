@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/rand"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -39,7 +38,7 @@ func newCgroup(base string, bound bool) *cgroup {
 // nameCgroup returns the path of a new cgroup below base. Its name tells which program owns it, so
 // that other programs can remove it once that program has died.
 func nameCgroup(base string) string {
-	return filepath.Join(base, cgroupPrefix+cgroupOwner().String()+"-"+rand.Text())
+	return filepath.Join(base, cgroupPrefix+thisOwner().String()+"-"+rand.Text())
 }
 
 const (
@@ -47,73 +46,9 @@ const (
 	boundSuffix  = "-bound" // ends the name of a cgroup whose processes must end with its owner
 )
 
-// An owner identifies a program among all that have run since boot.
-type owner struct {
-	pid   int
-	start uint64 // start time of the program in clock ticks since boot
-	ns    string // the namespace in which pid is valid
-}
-
-func (o owner) String() string { return fmt.Sprintf("%d-%d-%s", o.pid, o.start, o.ns) }
-
-// cgroupOwner returns the owner of the cgroups that this program makes.
-var cgroupOwner = sync.OnceValue(func() owner {
-	self, _ := stat(os.Getpid())
-	ns, _ := os.Readlink("/proc/self/ns/pid") // such as pid:[4026531836]
-	return owner{os.Getpid(), self.start, strings.Trim(ns, "pid:[]")}
-})
-
-// isDead reports whether the program is known to have ended. Nothing is known of programs in other
-// pid namespaces.
-func (o owner) isDead() bool {
-	if o.ns != cgroupOwner().ns || o.start == 0 {
-		return false
-	}
-	now, ok := stat(o.pid)
-	return !ok || now.start != o.start
-}
-
-// removeOrphans removes the cgroups below base whose owners, programs like this one, have died. If
-// a cgroup is bound to its owner, removeOrphans first kills the processes in it: the kernel has
-// killed the leader when the owner died (see Spec.ParentDeath), but not the processes that the
-// leader had started. The kernel refuses to remove a cgroup that still contains processes.
-func removeOrphans(base string) {
-	dirs, _ := filepath.Glob(filepath.Join(base, cgroupPrefix+"*"))
-	own := cgroupPrefix + cgroupOwner().String() + "-"
-	for _, dir := range dirs {
-		name := filepath.Base(dir)
-		rest, bound := strings.CutSuffix(strings.TrimPrefix(name, cgroupPrefix), boundSuffix)
-		parts := strings.Split(rest, "-")
-		if strings.HasPrefix(name, own) || len(parts) != 4 {
-			continue
-		}
-		o := owner{ns: parts[2]}
-		o.pid, _ = strconv.Atoi(parts[0])
-		o.start, _ = strconv.ParseUint(parts[1], 10, 64)
-		if !o.isDead() {
-			continue
-		}
-		if bound {
-			killOrphans(dir)
-		}
-		removeCgroups(dir)
-	}
-}
-
-// killOrphans kills the processes in a cgroup whose owner has died. It waits 100 ms for the
-// processes to end. If a process is blocked in the kernel for longer, the next start of a process
-// tries again.
-func killOrphans(path string) {
-	if g := openCgroup(path); g != nil {
-		defer g.dir.Close()
-		g.kill()
-		g.awaitEmpty(100 * time.Millisecond)
-	}
-}
-
 // makeCgroup makes a cgroup. It also removes cgroups in the same directory whose owners have died.
 func makeCgroup(path string) *cgroup {
-	removeOrphans(filepath.Dir(path))
+	removeOrphanCgroups(filepath.Dir(path))
 	if os.Mkdir(path, 0o755) != nil {
 		return nil
 	}
@@ -243,6 +178,6 @@ func (g *cgroup) awaitEmpty(limit time.Duration) {
 
 // Cgroups returns the paths of the cgroups that this program has made and not removed.
 func Cgroups() []string {
-	paths, _ := filepath.Glob(filepath.Join(ownCgroup(), cgroupPrefix+cgroupOwner().String()+"-*"))
+	paths, _ := filepath.Glob(filepath.Join(ownCgroup(), cgroupPrefix+thisOwner().String()+"-*"))
 	return paths
 }

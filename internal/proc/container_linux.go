@@ -2,7 +2,6 @@ package proc
 
 import (
 	"cmp"
-	"crypto/rand"
 	"fmt"
 	"os"
 	"os/exec"
@@ -29,7 +28,10 @@ type container struct {
 const markKey = MarkVariable
 
 func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
-	c := &container{mark: rand.Text()}
+	bound := spec.ParentDeath != 0
+	// What a launcher starts is in a containment, which the next launcher ends or adopts.
+	marksOwner := bound && spec.In.Mark == ""
+	c := &container{mark: newMark(marksOwner)}
 	env := cmd.Environ()
 	own := strings.TrimPrefix(spec.In.Mark+" "+c.mark, " ")
 	marks := own
@@ -44,7 +46,7 @@ func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 	attr := syscall.SysProcAttr{Setpgid: true, Pdeathsig: spec.ParentDeath, PidFD: &pidfd, Credential: spec.User.credential()}
 	plain := *cmd // a copy for a second attempt, because a Cmd can be started only once
 	plain.SysProcAttr = &attr
-	switch base, bound := cmp.Or(spec.In.Cgroup, ownCgroup()), spec.ParentDeath != 0; {
+	switch base := cmp.Or(spec.In.Cgroup, ownCgroup()); {
 	case spec.Limits.areSet():
 		limited, err := newLimitedCgroup(base, bound, spec.Limits)
 		if err != nil {
@@ -69,6 +71,9 @@ func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 		}
 	}
 	if c.cgroup == nil {
+		if marksOwner {
+			killOrphanProcesses()
+		}
 		if err := plain.Start(); err != nil {
 			return nil, err
 		}

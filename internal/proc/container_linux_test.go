@@ -47,9 +47,12 @@ func init() {
 		}
 	}
 	// The role "leave-unmarked" starts a process without the mark, in a session of its own, that
-	// inherits file descriptor 3.
+	// inherits file descriptor 3. The role "leave-marked" starts one with the mark.
 	roles["leave-unmarked"] = func([]string) {
 		os.Unsetenv("SWANSONG_PROC")
+		roles["leave-marked"](nil)
+	}
+	roles["leave-marked"] = func([]string) {
 		cmd := exec.Command(os.Args[0])
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		cmd.Env, cmd.Stdout = append(os.Environ(), asRole+"=ignore"), os.Stdout

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -37,27 +36,6 @@ func init() {
 		for lines := bufio.NewScanner(p.Stdout()); lines.Scan() && lines.Text() != "left"; {
 		}
 		json.NewEncoder(os.Stdout).Encode(p.Adoptable(containment))
-		forever()
-	}
-	// The role "owner" makes an empty cgroup in a directory, prints its path, and waits.
-	roles["owner"] = func(args []string) {
-		containment := below(args)
-		containment.Make()
-		fmt.Println(containment.Cgroup)
-		forever()
-	}
-	// The role "client" starts a process that is to die with it. That process starts another one, which
-	// leaves its group and inherits file descriptor 3. The argument is the directory of the cgroup.
-	roles["client"] = func(args []string) {
-		spec := self("leave-unmarked")
-		spec.In.Cgroup = args[0]
-		spec.ParentDeath, spec.ExtraFiles = syscall.SIGKILL, []*os.File{os.NewFile(3, "held")}
-		p, err := proc.Start(spec)
-		if err != nil {
-			panic(err)
-		}
-		line, _ := bufio.NewReader(p.Stdout()).ReadString('\n')
-		fmt.Print(line)
 		forever()
 	}
 	roles["forked"] = func(args []string) {
@@ -291,99 +269,4 @@ func BenchmarkContainment_Empty(b *testing.B) {
 		containment.Empty(time.Now())
 	}
 	b.ReportMetric(float64(len(withVariable(""))), "processes")
-}
-
-// A start removes the empty cgroups of programs that were killed, and no cgroup of a program that is
-// running.
-func TestStart_RemovesCgroupsOfDeadPrograms(t *testing.T) {
-	withContainments(t, func(t *testing.T, kind string) {
-		if kind != "cgroup" {
-			return
-		}
-		next := self("exit 0")
-		next.In = ownDirectory(t)
-		owner := start(t, self("owner "+next.In.Cgroup))
-		path := readLine(t, owner)
-		awaitDone(t, start(t, next))
-		if _, err := os.Stat(path); err != nil {
-			t.Errorf("the cgroup of a running program was removed: %v", err)
-		}
-		owner.Signal(syscall.SIGKILL)
-		awaitDone(t, owner)
-		awaitDone(t, start(t, next))
-		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("the cgroup of a program that was killed still exists: %v", err)
-		}
-	})
-}
-
-// A program starts a process that must die with it, and is killed. The next start of a process by
-// any program kills what is left in the cgroup of that process.
-func TestStart_KillsLeftoversOfDeadPrograms(t *testing.T) {
-	withContainments(t, func(t *testing.T, kind string) {
-		if kind != "cgroup" {
-			return
-		}
-		held, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer held.Close()
-		next := self("exit 0")
-		next.In = ownDirectory(t)
-		runUntilKilled(t, "client "+next.In.Cgroup, w)
-		awaitDone(t, start(t, next))
-		held.SetReadDeadline(time.Now().Add(tooLong))
-		if _, err := held.Read(make([]byte, 1)); err != io.EOF { // all processes that have inherited it are dead
-			t.Errorf("a process that the client has left behind is still running: %v", err)
-		}
-	})
-}
-
-// runUntilKilled runs the test binary in a role, kills it when it has printed a line, and returns
-// the line. It does not use package proc, which would also contain and end the processes that the
-// role starts. It closes the given files.
-func runUntilKilled(t *testing.T, role string, files ...*os.File) string {
-	t.Helper()
-	spec := self(role)
-	cmd := exec.Command(spec.Args[0])
-	cmd.Env, cmd.ExtraFiles = spec.Env, files
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	for _, f := range files {
-		f.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Errorf("%s: %q, %v", role, line, err)
-	}
-	cmd.Process.Kill()
-	cmd.Wait()
-	return line
-}
-
-// A start does not kill processes that may outlive the program that has started them, because a new
-// launcher adopts such processes.
-func TestStart_SparesProcessesThatMayOutliveTheirProgram(t *testing.T) {
-	withContainments(t, func(t *testing.T, kind string) {
-		if kind != "cgroup" {
-			return
-		}
-		var orphan proc.Adoptable
-		next := self("exit 0")
-		next.In = ownDirectory(t)
-		if err := json.Unmarshal([]byte(runUntilKilled(t, "keeper "+kind+" "+next.In.Cgroup)), &orphan); err != nil {
-			t.Fatal(err)
-		}
-		awaitDone(t, start(t, next))
-		if !orphan.Alive() {
-			t.Error("the process was killed")
-		}
-		orphan.Empty(time.Now().Add(tooLong))
-	})
 }

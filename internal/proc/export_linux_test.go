@@ -13,6 +13,12 @@ var Walk = walk
 
 const MaxLooks = maxLooks
 
+// OwnerIsDead reports whether the owner in a mark is known to be dead.
+func OwnerIsDead(mark string) bool {
+	o, ok := parseOwner(mark)
+	return ok && o.isDead()
+}
+
 // Listed reports whether a new snapshot of /proc contains a process.
 func Listed(pid int) bool {
 	return slices.ContainsFunc(newSnapshot().all, func(m Member) bool { return m.PID == pid })

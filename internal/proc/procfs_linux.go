@@ -31,19 +31,12 @@ var adopting atomic.Bool
 // processes returns the processes in /proc, except for those that are older than this program,
 // unless adopting is set. The caller holds reading.
 func processes() (all []Member) {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil
-	}
-	defer dir.Close()
 	if now := time.Now(); now.After(older.until) || adopting.Load() {
 		older.pids, older.until = map[int]bool{}, now.Add(time.Second)
 	}
-	born := cgroupOwner().start
-	names, _ := dir.Readdirnames(-1)
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil || older.pids[pid] {
+	born := thisOwner().start
+	for _, pid := range pids() {
+		if older.pids[pid] {
 			continue
 		}
 		m, ok := stat(pid)
@@ -53,6 +46,22 @@ func processes() (all []Member) {
 			older.pids[pid] = true
 		default:
 			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// pids returns the pids of all processes in /proc.
+func pids() (all []int) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			all = append(all, pid)
 		}
 	}
 	return all

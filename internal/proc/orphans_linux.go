@@ -1,0 +1,119 @@
+package proc
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A program that is killed cannot end what its servers have started. So the programs that start
+// processes after it do that. They recognize the processes and the cgroups of a dead program by the
+// owner in the mark and in the name of the cgroup.
+
+// An owner identifies a program among all that have run since boot.
+type owner struct {
+	pid   int
+	start uint64 // start time of the program in clock ticks since boot
+	ns    string // the namespace in which pid is valid
+}
+
+func (o owner) String() string { return fmt.Sprintf("%d-%d-%s", o.pid, o.start, o.ns) }
+
+// parseOwner returns the owner in a text that begins with it and ends with a random word.
+func parseOwner(text string) (o owner, ok bool) {
+	parts := strings.Split(text, "-")
+	if len(parts) != 4 {
+		return o, false
+	}
+	o.ns = parts[2]
+	o.pid, _ = strconv.Atoi(parts[0])
+	o.start, _ = strconv.ParseUint(parts[1], 10, 64)
+	return o, true
+}
+
+// thisOwner returns the owner of the containers that this program makes.
+var thisOwner = sync.OnceValue(func() owner {
+	self, _ := stat(os.Getpid())
+	ns, _ := os.Readlink("/proc/self/ns/pid") // such as pid:[4026531836]
+	return owner{os.Getpid(), self.start, strings.Trim(ns, "pid:[]")}
+})
+
+// newMark returns the mark of a new container. If bound is set, its processes are not to outlive this
+// program, and the mark contains the owner, by which killOrphanProcesses finds them.
+func newMark(bound bool) string {
+	if bound {
+		return thisOwner().String() + "-" + rand.Text()
+	}
+	return rand.Text()
+}
+
+// isDead reports whether the program is known to have ended. Nothing is known of programs in other
+// pid namespaces. A failure to read /proc, for example for want of file descriptors, proves nothing.
+func (o owner) isDead() bool {
+	if o.ns != thisOwner().ns || o.start == 0 {
+		return false
+	}
+	if syscall.Kill(o.pid, 0) == syscall.ESRCH {
+		return true
+	}
+	now, ok := stat(o.pid)
+	return ok && now.start != o.start // another process has reused the pid
+}
+
+// removeOrphanCgroups removes the cgroups below base whose owners, programs like this one, have died. If
+// a cgroup is bound to its owner, removeOrphanCgroups first kills the processes in it: the kernel has
+// killed the leader when the owner died (see Spec.ParentDeath), but not the processes that the
+// leader had started. The kernel refuses to remove a cgroup that still contains processes.
+func removeOrphanCgroups(base string) {
+	dirs, _ := filepath.Glob(filepath.Join(base, cgroupPrefix+"*"))
+	own := cgroupPrefix + thisOwner().String() + "-"
+	for _, dir := range dirs {
+		name := filepath.Base(dir)
+		rest, bound := strings.CutSuffix(strings.TrimPrefix(name, cgroupPrefix), boundSuffix)
+		if o, ok := parseOwner(rest); strings.HasPrefix(name, own) || !ok || !o.isDead() {
+			continue
+		}
+		if bound {
+			killCgroup(dir)
+		}
+		removeCgroups(dir)
+	}
+}
+
+// killCgroup kills the processes in a cgroup whose owner has died. It waits 100 ms for the
+// processes to end. If a process is blocked in the kernel for longer, the next start of a process
+// tries again.
+func killCgroup(path string) {
+	if g := openCgroup(path); g != nil {
+		defer g.dir.Close()
+		g.kill()
+		g.awaitEmpty(100 * time.Millisecond)
+	}
+}
+
+// killOrphanProcesses kills the processes of this user that are bound to a program that has died. Only
+// the last mark of a process counts, that of its own container: where a client has started another
+// client, and only the first one has died, the processes of the second one are left alone. It does not
+// wait for the processes to end. It reads all of /proc, so a program does it only once.
+var killOrphanProcesses = sync.OnceFunc(func() {
+	for _, pid := range pids() {
+		m, ok := stat(pid)
+		if !ok || m.kernel || m.zombie || !m.isOfThisUser() {
+			continue
+		}
+		env, _ := environ(pid)
+		marks := marksIn(strings.Split(string(env), "\x00"))
+		if len(marks) == 0 {
+			continue
+		}
+		if o, bound := parseOwner(marks[len(marks)-1]); bound && o.isDead() {
+			m.signal(syscall.SIGKILL)
+		}
+	}
+})

@@ -1,0 +1,244 @@
+package proc_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/swansong-go/swansong/internal/proc"
+	"github.com/swansong-go/swansong/internal/testkit"
+)
+
+func init() {
+	// The role "owner" makes an empty cgroup in a directory, prints its path, and waits.
+	roles["owner"] = func(args []string) {
+		containment := below(args)
+		containment.Make()
+		fmt.Println(containment.Cgroup)
+		forever()
+	}
+	// The role "client" starts a process that is to die with it. That process starts another one, which
+	// leaves its group and inherits file descriptor 3. The argument is the directory of the cgroup. If
+	// there is none, the processes have no cgroup.
+	roles["client"] = func(args []string) {
+		spec := self("leave-marked")
+		if spec.NoCgroup = len(args) == 0; !spec.NoCgroup {
+			spec = self("leave-unmarked")
+			spec.In.Cgroup = args[0]
+		}
+		spec.ParentDeath, spec.ExtraFiles = syscall.SIGKILL, []*os.File{os.NewFile(3, "held")}
+		p, err := proc.Start(spec)
+		if err != nil {
+			panic(err)
+		}
+		line, _ := bufio.NewReader(p.Stdout()).ReadString('\n')
+		fmt.Print(line)
+		forever()
+	}
+	// The role "next" is a program that starts a process without a cgroup.
+	roles["next"] = func([]string) {
+		spec := self("exit 0")
+		spec.ParentDeath, spec.NoCgroup = syscall.SIGKILL, true
+		p, err := proc.Start(spec)
+		if err != nil {
+			panic(err)
+		}
+		<-p.Done()
+	}
+	// The role "blind" cannot open any file. It prints whether the owner of a mark is known to be dead.
+	roles["blind"] = func(args []string) {
+		proc.OwnerIsDead(args[0]) // reads what has to be read only once
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{}); err != nil {
+			panic(err)
+		}
+		fmt.Println(proc.OwnerIsDead(args[0]))
+	}
+}
+
+// A start removes the empty cgroups of programs that were killed, and no cgroup of a program that is
+// running.
+func TestStart_RemovesCgroupsOfDeadPrograms(t *testing.T) {
+	withContainments(t, func(t *testing.T, kind string) {
+		if kind != "cgroup" {
+			return
+		}
+		next := self("exit 0")
+		next.In = ownDirectory(t)
+		owner := start(t, self("owner "+next.In.Cgroup))
+		path := readLine(t, owner)
+		awaitDone(t, start(t, next))
+		if _, err := os.Stat(path); err != nil {
+			t.Errorf("the cgroup of a running program was removed: %v", err)
+		}
+		owner.Signal(syscall.SIGKILL)
+		awaitDone(t, owner)
+		awaitDone(t, start(t, next))
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the cgroup of a program that was killed still exists: %v", err)
+		}
+	})
+}
+
+// A program starts a process that must die with it, and is killed. The next program that starts a
+// process kills what is left in the cgroup of that process, or what carries its mark.
+func TestStart_KillsLeftoversOfDeadPrograms(t *testing.T) {
+	withContainments(t, func(t *testing.T, kind string) {
+		held, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer held.Close()
+		client, next := "client", self("next")
+		if kind == "cgroup" {
+			next = self("exit 0")
+			next.In = ownDirectory(t)
+			client += " " + next.In.Cgroup
+		}
+		runUntilKilled(t, client, w)
+		awaitDone(t, start(t, next))
+		held.SetReadDeadline(time.Now().Add(tooLong))
+		if _, err := held.Read(make([]byte, 1)); err != io.EOF { // all processes that have inherited it are dead
+			t.Errorf("a process that the client has left behind is still running: %v", err)
+		}
+	})
+}
+
+// runUntilKilled runs the test binary in a role, kills it when it has printed a line, and returns
+// the line. It does not use package proc, which would also contain and end the processes that the
+// role starts. It closes the given files.
+func runUntilKilled(t *testing.T, role string, files ...*os.File) string {
+	t.Helper()
+	spec := self(role)
+	cmd := exec.Command(spec.Args[0])
+	cmd.Env, cmd.ExtraFiles = spec.Env, files
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	for _, f := range files {
+		f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Errorf("%s: %q, %v", role, line, err)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	return line
+}
+
+// A start does not kill processes that may outlive the program that has started them, because a new
+// launcher adopts such processes.
+func TestStart_SparesProcessesThatMayOutliveTheirProgram(t *testing.T) {
+	withContainments(t, func(t *testing.T, kind string) {
+		if kind != "cgroup" {
+			return
+		}
+		var orphan proc.Adoptable
+		next := self("exit 0")
+		next.In = ownDirectory(t)
+		if err := json.Unmarshal([]byte(runUntilKilled(t, "keeper "+kind+" "+next.In.Cgroup)), &orphan); err != nil {
+			t.Fatal(err)
+		}
+		awaitDone(t, start(t, next))
+		if !orphan.Alive() {
+			t.Error("the process was killed")
+		}
+		orphan.Empty(time.Now().Add(tooLong))
+	})
+}
+
+// A program that starts a process kills only the processes of this user that are bound to a dead
+// program of the same pid namespace, by the last of their marks.
+func TestStart_KillsOnlyProcessesBoundToDeadPrograms(t *testing.T) {
+	dead := exec.Command("true")
+	if err := dead.Run(); err != nil {
+		t.Fatal(err)
+	}
+	link, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns := strings.Trim(link, "pid:[]")
+	mark := func(pid int, born uint64, ns string) string { return fmt.Sprintf("%d-%d-%s-RANDOM", pid, born, ns) }
+	here := proc.Self()
+	ofDead, ofThis := mark(dead.Process.Pid, 1, ns), mark(here.PID, here.Born, ns)
+	type orphan struct {
+		marks string
+		user  uint32
+	}
+	orphans := map[string]orphan{
+		"of a dead program":                         {marks: ofDead},
+		"of a dead program whose pid is reused":     {marks: mark(here.PID, here.Born-1, ns)},
+		"of a dead program below a living one":      {marks: ofThis + " " + ofDead},
+		"of a living program":                       {marks: ofThis},
+		"of a living program below a dead one":      {marks: ofDead + " " + ofThis},
+		"of a program in another pid namespace":     {marks: mark(dead.Process.Pid, 1, "1")},
+		"that may outlive its program":              {marks: "RANDOM"},
+		"that may outlive its program below a dead": {marks: ofDead + " RANDOM"},
+		"without a mark":                            {},
+	}
+	if os.Geteuid() == 0 {
+		orphans["of another user"] = orphan{ofDead, 65534}
+	}
+	running := map[string]*exec.Cmd{}
+	for name, o := range orphans {
+		// A shell, since another user may not execute the test binary. It waits for its stdin to end.
+		cmd := exec.Command("sh", "-c", "echo ready; read line")
+		cmd.Env = append(os.Environ(), proc.MarkVariable+"="+o.marks)
+		if o.user != 0 {
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: o.user, Gid: o.user}}
+		}
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			_, err = cmd.StdinPipe()
+		}
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cmd.Process.Kill()
+		if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {
+			t.Fatal(err)
+		}
+		running[name] = cmd
+	}
+	awaitDone(t, start(t, self("next")))
+	got, want := map[string]string{}, map[string]string{}
+	for name, cmd := range running {
+		cmd.Process.Signal(syscall.SIGTERM) // ends the processes that have not received SIGKILL before
+		got[name], want[name] = fmt.Sprint(cmd.Wait()), "signal: terminated"
+		if strings.HasPrefix(name, "of a dead program") {
+			want[name] = "signal: killed"
+		}
+	}
+	testkit.Equal(t, "ends", got, want)
+}
+
+// A program that cannot open files does not take the other programs for dead.
+func TestStart_TakesNoProgramForDeadWithoutFileDescriptors(t *testing.T) {
+	link, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := proc.Self()
+	mark := fmt.Sprintf("%d-%d-%s-RANDOM", here.PID, here.Born, strings.Trim(link, "pid:[]"))
+	dead, err := strconv.ParseBool(readLine(t, start(t, self("blind "+mark))))
+	if err != nil || dead {
+		t.Errorf("a program that runs is taken for dead: %v, %v", dead, err)
+	}
+}
