@@ -304,9 +304,9 @@ func TestClose_KillsServerWhenContextEnds(t *testing.T) {
 	}
 }
 
-// A program that stops defers Close with a context that has ended. A real server that ignores all
-// requests to exit has ended when Close returns.
-func TestClose_WithContextOfProgramLeavesNoProcess(t *testing.T) {
+// A program that is stopping defers Close with its own context, which has ended. When Close
+// returns, even a real server that ignores all requests to exit has ended.
+func TestClose_WithEndedContextLeavesNoProcess(t *testing.T) {
 	program, stop := context.WithCancel(t.Context())
 	server := fake(role{Behaviour: behaviours{Shutdown: "never", Exit: "ignore", EOF: "ignore", IgnoreTerm: true}})
 	server.Env = append(server.Env, "LSPCONN_TEST_PROCESS="+crand.Text())

@@ -111,8 +111,8 @@ ModuleNotFoundError: No module named 'nope'
 	}
 }
 
-// Where the stack traces behind an error are longer than the text in a report, the report begins with
-// the error.
+// If the stack traces that follow an error are longer than the text in a report, the report begins
+// with the error.
 func TestEndOfStderr_ContainsErrorBeforeLongTrace(t *testing.T) {
 	for _, test := range []struct{ name, trace string }{
 		{"goroutines", strings.Repeat("goroutine 7 [sync.Mutex.Lock]:\nmain.wait(0x0)\n\t/srv/main.go:5 +0x1d\n\n", 1000)},
