@@ -261,7 +261,7 @@ func TestSockets_CanBeUsedOnlyByOwner(t *testing.T) {
 		"launcher: another launcher has this directory: %s (pid %d); stop the other launcher first, or give this launcher a directory of its own", dir, os.Getpid()))
 	testkit.Equal(t, "state after the refusal", stateOf(h, "web-1"), launcher.Ready)
 
-	for _, name := range allFiles(t, dir) { // as a program that cleans up /tmp would do
+	for _, name := range allFiles(t, dir) { // removes the files, as a program that cleans up /tmp would do
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) { // the launcher can rename a file meanwhile
 			t.Fatal(err)
 		}

@@ -120,7 +120,7 @@ func TestLauncherDeath_RollByUserSupersedesRollOfNextLauncher(t *testing.T) {
 	web := cfg.Groups[0]
 	web.Env = append(web.Env, "NEW=1")
 	web.DependsOn = []string{"db"}
-	web.Roll.ProgressDeadline = 3 * time.Second // the deadline counts from the time when the group begins
+	web.Roll.ProgressDeadline = 3 * time.Second // the deadline does not run while web waits for db, which takes longer than that
 	db := script("db", 1, "until test -e "+open+"; do sleep 0.01; done; sleep 3.1")
 	cfg.Groups = []launcher.GroupConfig{web, db}
 	h := launchWith(t, cfg)
@@ -176,7 +176,7 @@ func TestLauncherDeath_RestartRunsEndedProcessesAgain(t *testing.T) {
 			if err := h.Restart(soon(t), "job", "once more"); err != nil {
 				t.Fatal(err)
 			}
-			awaitInFile(t, statefile.Path(cfg.Dir), `"number":2}`) // without finished processes, in case the launcher is killed now
+			awaitInFile(t, statefile.Path(cfg.Dir), `"number":2}`) // the file has no finished processes any more, so the jobs run even if the launcher is killed now
 			write(t, open)
 			h.allReady("job", 2)
 			health, _ := h.GroupHealth("job")
@@ -206,7 +206,7 @@ func TestLauncherDeath_NextLauncherHandlesExitMissingFromStateFile(t *testing.T)
 	guardian := guardians(t, first.Process.Pid)[0]
 	first.kill()
 	clear()
-	awaitOpen(t, guardian, filepath.Join(cfg.Dir, "web-1.out")) // the guardian looks for the pipes of web-2 next
+	awaitOpen(t, guardian, filepath.Join(cfg.Dir, "web-1.out")) // the guardian opens the pipes of web-2 next
 
 	h := launchWith(t, cfg)
 	testkit.Equal(t, "outcome", h.ends("web-2").Outcome, launcher.Unknown)
@@ -445,12 +445,12 @@ func TestStateFile_HangingDiskDoesNotDelayStopOfKeptGroup(t *testing.T) {
 		return missed && spawning
 	})
 	h.close()
-	disk, err := os.OpenFile(next, os.O_RDWR, 0) // the disk writes again
+	disk, err := os.OpenFile(next, os.O_RDWR, 0) // lets the blocked write continue, as if the disk worked again
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer disk.Close()
-	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) { // until the launcher has released the file
+	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) { // until the temporary file is gone, which the launcher was writing
 		if _, err := os.Stat(next); errors.Is(err, fs.ErrNotExist) {
 			return
 		}

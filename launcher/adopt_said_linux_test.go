@@ -36,7 +36,7 @@ func TestLauncherDeath_NextLauncherKnowsWhatProcessHasReported(t *testing.T) {
 	h.enters("main-1", launcher.Warming)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := h.Scale(over, "main", 2, "test"); !errors.Is(err, context.Canceled) { // it does not wait
+	if err := h.Scale(over, "main", 2, "test"); !errors.Is(err, context.Canceled) { // the context has ended, so Scale does not wait for the result
 		t.Fatal(err)
 	}
 	h.says("main-2", "it is started meanwhile", func(st launcher.Status) bool { return st.PID != 0 })

@@ -42,8 +42,8 @@ func TestCanaryCheck_FailingCommandTurnsRollBack(t *testing.T) {
 	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 3})
 }
 
-// The others follow after a check that began at the end of the wait. The command is run again and
-// again until then, and not afterwards.
+// The other processes are replaced after a check that began at the end of the wait. The command is
+// run again and again until then, and not afterwards.
 func TestCanaryCheck_OtherProcessesAreReplacedAfterLastCheck(t *testing.T) {
 	dir := shortDir(t)
 	g := runners("web", 3)
@@ -79,8 +79,8 @@ func TestCanaryCheck_LastCheckIsMadeAtEndOfWait(t *testing.T) {
 	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 2})
 }
 
-// A query of Prometheus judges the canaries. While it has no value, the roll goes neither forth nor
-// back, and the status says why.
+// A query of Prometheus judges the canaries. While the query has no value, the roll neither
+// continues nor is rolled back, and the status says why.
 func TestCanaryCheck_QueryWithoutValueIsRepeated(t *testing.T) {
 	for _, test := range []struct{ value, phase, says string }{
 		{"0", "rolling back", "rolling back to revision 1: the canaries have failed their check: the query has the value 0"},
@@ -134,7 +134,7 @@ func TestCanaryCheck_CommandWithoutAnswerFailsRollAtProgressDeadline(t *testing.
 	h := launch(t, g).ready()
 	next := judged(g, time.Millisecond, "")
 	next.Roll.Check.Command, next.Roll.Check.Timeout = []string{program}, 10*time.Millisecond
-	next.Roll.ProgressDeadline = 2 * time.Second // within which the canary must have started
+	next.Roll.ProgressDeadline = 2 * time.Second // long enough for the canary to start, which counts, too
 	over := begin(h, next)
 	h.until("the command takes too long", step("canary", "and is repeated: "+program+": it took longer than 10ms"))
 	if err := os.Remove(program); err != nil {
@@ -195,13 +195,14 @@ func TestCanaryCheck_EndsWithRoll(t *testing.T) {
 			t.Fatal("no check is made")
 		}
 	}
-	h.close() // does not wait for the command
+	h.close() // the stop does not wait for the command
 }
 
 // isThere reports whether a process exists.
 func isThere(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
-// A program that judges the canaries is looked for before anything is rolled.
+// If the program that is to judge the canaries does not exist, the roll is refused before anything
+// is replaced.
 func TestCanaryCheck_MissingProgramIsRefused(t *testing.T) {
 	g := runners("web", 1)
 	h := launch(t, g).ready()

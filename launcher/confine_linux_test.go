@@ -18,7 +18,7 @@ import (
 // scriptJob returns a job that writes what a shell script prints to a file, and the name of the file.
 func scriptJob(t *testing.T, script string) (g launcher.GroupConfig, file string) {
 	dir := t.TempDir()
-	for up := dir; len(up) > len(os.TempDir()); up = filepath.Dir(up) { // for a process of another user
+	for up := dir; len(up) > len(os.TempDir()); up = filepath.Dir(up) { // so that a process of another user can write to the directory
 		if err := os.Chmod(up, 0o777); err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +100,7 @@ func TestUser_RunsProcessAsUser(t *testing.T) {
 // A process of another user is stopped, and leaves nothing behind.
 func TestUser_ProcessOfOtherUserIsStopped(t *testing.T) {
 	if os.Geteuid() != 0 {
-		TestUser_RunsProcessAsUser(t) // which checks the refusal
+		TestUser_RunsProcessAsUser(t) // without root, only the refusal can be checked
 		return
 	}
 	g := jobThat("web", "trap '' TERM; sleep 1000 & wait")

@@ -12,8 +12,8 @@ import (
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// A group starts when those that it depends on are as its conditions say: started, which is less than
-// healthy, or completed, which is more.
+// A group starts when the groups that it depends on meet its conditions. The condition started is
+// weaker than healthy, and completed is stronger.
 func TestConditions_DecideWhenGroupStarts(t *testing.T) {
 	dir := t.TempDir()
 	gate := filepath.Join(dir, "gate")
@@ -26,7 +26,7 @@ func TestConditions_DecideWhenGroupStarts(t *testing.T) {
 	h := launch(t, never, migrate, web)
 	h.enters("migrate-1", launcher.Ready)
 	h.until("slow is started", func(e launcher.Event) bool { return e.Process == "slow-1" })
-	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) { // the message says so when web has looked at both
+	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) { // until web has seen that slow is started
 		if got, _ := h.GroupHealth("web"); got.Message == "waits for migrate (completed)" {
 			break
 		} else if got.Total > 0 {
@@ -44,7 +44,8 @@ func TestConditions_DecideWhenGroupStarts(t *testing.T) {
 	}
 }
 
-// A group that needs another one only to be started does not wait for that one to say anything.
+// A group that depends on another one with the condition started does not wait for a message of its
+// processes.
 func TestConditions_SilentProcessCountsAsStarted(t *testing.T) {
 	mute := group("mute", 5, "")
 	mute.Command, mute.Protocol, mute.HealthCheckTimeout = []string{"sleep", "1000"}, launcher.Notify, time.Hour

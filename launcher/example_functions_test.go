@@ -160,7 +160,7 @@ func ExampleExec() {
 // begins with
 //
 //	if len(os.Args) > 1 && os.Args[1] == "guardian" {
-//		if err := launcher.Guard(nil); err != nil {
+//		if err := launcher.Guard(); err != nil {
 //			log.Fatal(err)
 //		}
 //		return
@@ -199,7 +199,8 @@ func ExampleInt() {
 	// launcher: group "sleeper": MaxSurge: 0 with MinHealthy = Desired (1) leaves no way to replace an instance; allow one more, or one fewer
 }
 
-// In a group with all defaults, a 0 is no request for a default.
+// DefaultGroup returns a group with all defaults. A field that is then set to 0 means 0, and not
+// the default.
 func ExampleDefaultGroup() {
 	g := launcher.DefaultGroup()
 	g.Name, g.Command = "sleeper", []string{"sleep", "60"}

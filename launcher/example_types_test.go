@@ -294,7 +294,7 @@ func ExampleManager_Force() {
 	defer remove()
 	ctx := context.Background()
 	g := sleepers(1)
-	g.Command = []string{"sh", "-c", "trap '' TERM; echo deaf; exec sleep 1000"} // a program that handled SIGTERM could end cleanly, so this one ignores it and prints when it does
+	g.Command = []string{"sh", "-c", "trap '' TERM; echo deaf; exec sleep 1000"} // a program that handled SIGTERM could end cleanly, so this one ignores it, and then prints a line
 	m, err := launcher.Start(ctx, launcher.Config{Dir: dir, Output: io.Discard, Groups: []launcher.GroupConfig{g}})
 	if err != nil {
 		fmt.Println(err)

@@ -34,7 +34,7 @@ func init() {
 		life.Readiness.Set(client.Ready, "")
 		life.Shutdown.Run(context.Background(), func(ctx context.Context) error {
 			var t drainTimes
-			t.Received = time.Now() // a little later than the request
+			t.Received = time.Now() // a little later than the launcher sent the request
 			t.Deadline, _ = ctx.Deadline()
 			writeTimes(args[0], t)
 			if len(args) > 1 {
@@ -72,7 +72,7 @@ func writeTimes(path string, t drainTimes) {
 	}
 }
 
-// awaitTimes waits until the file at path has what the process was told, as wanted.
+// awaitTimes waits until the file at path has times that want accepts, and returns them.
 func awaitTimes(t *testing.T, path string, want func(drainTimes) bool) (got drainTimes) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), tooLong)
@@ -94,7 +94,8 @@ func awaitTimes(t *testing.T, path string, want func(drainTimes) bool) (got drai
 	return got
 }
 
-// between checks a time that has a margin because messages between processes take time.
+// between checks that a time is in an interval. The exact time is not known, because messages
+// between processes take time.
 func between(t *testing.T, what string, got, from, to time.Time) {
 	t.Helper()
 	const rounding = 2 * time.Millisecond // durations are sent in milliseconds

@@ -395,7 +395,7 @@ func TestKilledLauncher_LeavesNoFiles(t *testing.T) {
 
 // A launcher can be killed at any point of its life, twenty times in a row, without leaving
 // half-started processes.
-func TestKilledLauncher_LeavesNoProcessAtAnyTimeOfKill(t *testing.T) {
+func TestKilledLauncher_LeavesNoProcessWheneverItIsKilled(t *testing.T) {
 	b := newBrood(t)
 	g := b.of(runners("web", 2))
 	g.PreStop = []launcher.Hook{{Command: []string{"true"}}}
@@ -645,7 +645,7 @@ func TestGuardian_ReleasesLockForNextLauncher(t *testing.T) {
 	}
 	defer dir.Close()
 	locked := make(chan error)
-	go func() { locked <- unix.Flock(int(dir.Fd()), unix.LOCK_EX) }() // takes the lock when the launcher has ended
+	go func() { locked <- unix.Flock(int(dir.Fd()), unix.LOCK_EX) }() // returns when the launcher, which holds the lock, has ended
 	first.kill()
 	if err := <-locked; err != nil {
 		t.Fatal(err)
@@ -1004,7 +1004,7 @@ func TestLauncherDeath_SecretsOfAdoptedProcessAreMasked(t *testing.T) {
 	cfg.Groups = []launcher.GroupConfig{g}
 	cfg.Groups[0].Env = env
 	cfg.Groups[0].Desired, cfg.Groups[0].MinHealthy = 0, nil
-	cfg.Groups[0].Shutdown = launcher.ShutdownConfig{Grace: time.Hour, Max: time.Hour} // it is stopped, and hangs
+	cfg.Groups[0].Shutdown = launcher.ShutdownConfig{Grace: time.Hour, Max: time.Hour} // Desired is 0, so the process is stopped; it hangs for the rest of the test
 	h := launchWith(t, cfg)
 	h.until("the process is adopted", func(e launcher.Event) bool { return e.Kind == launcher.Adopted })
 	_, more, stop, err := h.Printed("web-1", 0)
@@ -1083,8 +1083,8 @@ func TestLauncherDeath_LauncherStoppedBeforeAdoptionDoesNotStopProcesses(t *test
 	testkit.Equal(t, "pids after the stop", pidsOf(h, "web"), pids)
 }
 
-// Where a group is to be kept, a state file that is damaged is refused and left unchanged, and no
-// process is affected. So is one of another program or version.
+// If a group is to be kept, a damaged state file is refused and left unchanged, and so is the file
+// of another program or version. No process is affected.
 func TestStateFile_DamagedFileIsRefusedAndLeftUnchanged(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}

@@ -67,8 +67,8 @@ func TestTransport_RefusesProcessWithForeignCertificate(t *testing.T) {
 	t.Errorf("reason is %q, want one about the authority", e.Message)
 }
 
-// Over TCP, too, a process can report only its own port, and the test is no process of the
-// launcher.
+// Over TCP, too, a process can report only its own port. The test itself is refused as well,
+// because it is no process of the launcher.
 func TestNotifyServing_IsRefusedForAnotherProcess(t *testing.T) {
 	files := launcher.TLS(mtlstest.New(t).Issue(t, "web"))
 	h := launch(t, overTCP(runners("web", 1), files), runners("plain", 1)).ready()

@@ -23,8 +23,8 @@ func plainGroup(name string, desired int) launcher.GroupConfig {
 	return g
 }
 
-// A group has as many processes as Scale says, through restarts, with MinHealthy in proportion, and
-// until a reload changes the number.
+// A group has as many processes as Scale says, also after restarts, until a reload changes the
+// number. MinHealthy rises and falls with it.
 func TestScale_NumberStaysUntilReloadChangesIt(t *testing.T) {
 	g := plainGroup("web", 2)
 	h := launch(t, g).ready()
@@ -150,7 +150,8 @@ func TestStopGroup_StaysStoppedUntilStarted(t *testing.T) {
 	h.ready()
 }
 
-// The order to stop a group supersedes its roll, and another order the wait for it.
+// The order to stop a group supersedes a roll of the group, and ends the wait of an order to start
+// it.
 func TestStopGroup_SupersedesRoll(t *testing.T) {
 	g := runners("web", 1)
 	h := launch(t, g).ready()

@@ -44,9 +44,9 @@ func quick(p launcher.Probe) launcher.Probe {
 	return p
 }
 
-// awaits gives a group a startup probe that succeeds when the returned file exists. So a process
-// has not been taken for a program that says nothing before its script makes the file, however slow
-// the machine is.
+// awaits gives a group a startup probe that succeeds when the returned file exists. Before its
+// script makes the file, the process is not taken for a program that says nothing, however slow the
+// machine is.
 func awaits(t *testing.T, g *launcher.GroupConfig) (file string) {
 	file = filepath.Join(t.TempDir(), "said")
 	g.StartupProbe = quick(launcher.Probe{Exec: launcher.ExecAction{Command: []string{"test", "-e", file}}})
@@ -94,8 +94,8 @@ func TestAuto_RollOfNginxLosesNoRequest(t *testing.T) {
 		t.Fatalf("%v; install it to run this test", err)
 	}
 	g := bash(t, "sed 's:{dir}:{dir}:; s:{id}:{id}:; s:{port}:{port}:' "+template+" >{dir}/{id}.conf")
-	// The placeholders are replaced in the script, too, so it has to write those of the template in
-	// another way.
+	// The launcher replaces placeholders in the script, too. So the script has to write the
+	// placeholders of the template in two parts.
 	g.Command[2] = `sed "s:{d""ir}:{dir}:; s:{i""d}:{id}:; s:{po""rt}:{port}:" ` + template + " >{dir}/{id}.conf; exec " + nginx + " -e stderr -c {dir}/{id}.conf"
 	g.Desired, g.Shutdown.StopSignals, g.Shutdown.DeregisterDelay = 2, []string{"SIGQUIT"}, 100*time.Millisecond
 	g.ReadinessProbe = quick(launcher.Probe{HTTPGet: launcher.HTTPGetAction{Path: "/healthz", Port: "{port}"}})
@@ -190,7 +190,8 @@ func TestAuto_ScriptUsesSystemdNotify(t *testing.T) {
 	testkit.Equal(t, "outcome", h.stops("main-1").Outcome, launcher.Clean)
 }
 
-// A process that is not one of the launcher's cannot speak for one of them.
+// A message on the socket of a process has no effect if it comes from a process that the launcher
+// has not started.
 func TestNotify_RefusesForeignProcess(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	if err := syscall.Mkfifo(gate, 0o600); err != nil {
@@ -200,7 +201,7 @@ func TestNotify_RefusesForeignProcess(t *testing.T) {
 	g.Protocol, g.HealthCheckTimeout = launcher.Notify, time.Hour
 	h := launch(t, g)
 	h.says("main-1", "it runs", func(st launcher.Status) bool { return st.PID != 0 })
-	cmd := exec.Command("systemd-notify", "--ready") // waits until its message has been handled
+	cmd := exec.Command("systemd-notify", "--ready") // returns when its message has been handled
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(h.dir, "main-1.note"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -212,8 +213,8 @@ func TestNotify_RefusesForeignProcess(t *testing.T) {
 	testkit.Equal(t, "state", st.State, launcher.Spawning)
 }
 
-// A daemon that names its main process with MAINPID goes on when the process that was started exits.
-// Signals go to the named process, and its end is the end.
+// A daemon that names its main process with MAINPID goes on when the process that was started
+// exits. Signals go to the named process, and the end of that one counts as the end.
 func TestNotify_FollowsMainPID(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo") // a daemon exits when the process that goes on is ready
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
@@ -226,7 +227,7 @@ func TestNotify_FollowsMainPID(t *testing.T) {
 	}
 	testkit.Equal(t, "events", h.count(launcher.MainProcess), 1)
 	st := h.stops("main-1")
-	if st.State != launcher.Gone && st.Outcome != launcher.Clean { // Linux tells its exit status from 6.15 on
+	if st.State != launcher.Gone && st.Outcome != launcher.Clean { // before Linux 6.15, its exit status cannot be read
 		t.Errorf("state %v, outcome %v", st.State, st.Outcome)
 	}
 	testkit.Equal(t, "survivors", len(st.Survivors), 0)
@@ -334,7 +335,7 @@ func TestProbe_HangingCheckDoesNotDelayStop(t *testing.T) {
 	}
 }
 
-// {port} is another one for each process, also in probes and in the environment.
+// {port} differs for each process, also in probes and in the environment.
 func TestPort_DiffersForEachProcess(t *testing.T) {
 	g := program(t, "python3", "-c", "import http.server, os; http.server.HTTPServer(('127.0.0.1', int(os.environ['PORT'])), http.server.SimpleHTTPRequestHandler).serve_forever()")
 	g.Env, g.WorkDir, g.Desired = []string{"PORT={port}"}, t.TempDir(), 2
@@ -376,8 +377,8 @@ func TestStatus_SaysInPlainWordsWhyProcessCannotBeReached(t *testing.T) {
 	}
 }
 
-// The next launcher hears what an adopted process sends, and knows its port and what it uses: the
-// process stays ready without saying so again, and its watchdog goes on.
+// The next launcher receives what an adopted process sends, and knows its port and its protocol:
+// the process stays ready without saying so again, and its watchdog goes on.
 func TestLauncherDeath_NextLauncherReceivesMessagesOfAdoptedProcess(t *testing.T) {
 	said := filepath.Join(t.TempDir(), "port")
 	g := bash(t, "echo {port} >"+said, "systemd-notify --ready", `while :; do systemd-notify --status="adopted" WATCHDOG=1; sleep 0.1; done`)

@@ -46,7 +46,7 @@ func isSetAside(t *testing.T, dir, path string, text []byte) {
 
 // A state file is damaged while kept processes run without a launcher. Recover writes another one,
 // with which the next launcher adopts the same processes and their listener, and rolls them. Until
-// then, no launcher starts. A look changes nothing.
+// then, no launcher starts. A dry run changes nothing.
 func TestRecover_NextLauncherAdoptsProcesses(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(runners("web", 2)))

@@ -77,8 +77,8 @@ func TestRoll_RefusesChangedDependencies(t *testing.T) {
 }
 
 // A roll waits for its canaries, and the health of the group says so. An old process that fails
-// meanwhile is started again with its old revision. A rollback by order brings back all old
-// processes.
+// meanwhile is started again with its old revision. A rollback by order gives all processes the old
+// revision again.
 func TestCanary_DelaysRollAndAllowsRollback(t *testing.T) {
 	g := runners("web", 3)
 	h := launch(t, g).ready()
@@ -132,7 +132,7 @@ func TestCanary_DelaysRollAndAllowsRollback(t *testing.T) {
 	}
 }
 
-// When the canaries have stayed available for CanaryWait, the others follow.
+// When the canaries have stayed available for CanaryWait, the other processes are replaced.
 func TestCanary_OtherProcessesAreReplacedAfterCanaryWait(t *testing.T) {
 	g := runners("web", 3)
 	h := launch(t, g).ready()
@@ -288,9 +288,9 @@ func TestScaleDown_OfFinishedProcessStopsNoOtherProcess(t *testing.T) {
 		t.Run(fmt.Sprintf("rolled %v", rolled), func(t *testing.T) {
 			g := runners("job", 2)
 			g.Restart.Policy = launcher.Never
-			g.Job = !rolled // jobs are not rolled, and a service desires what has finished
-			// The launcher finds job-1 not alive when the file exists, and the other process never,
-			// however slow the machine is.
+			g.Job = !rolled // a job is not rolled; in a service, a finished process still counts as desired
+			// The liveness probe of job-1 fails when the file exists. That of the other process
+			// never fails, however slow the machine is.
 			file := filepath.Join(t.TempDir(), "ill")
 			g.LivenessInterval = -1
 			g.LivenessProbe.Exec.Command = []string{"/bin/sh", "-c", "[ {id} != job-1 ] || [ ! -e " + file + " ]"}

@@ -93,7 +93,8 @@ func TestSecrets_UnmaskedGroupShowsItsOutput(t *testing.T) {
 	testkit.Equal(t, "lines in the output", strings.Count(out.String(), "web-1 out | hunter2\n"), 1)
 }
 
-// Files are read again when a process starts, because that may be what it starts for.
+// Secret files are read again when a process starts, because it may be started in order to use a
+// changed secret.
 func TestSecrets_ChangedFileIsReadWhenProcessStarts(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "db")
 	write := func(text string) {
@@ -138,8 +139,8 @@ func TestSecrets_UnreadableFileIsRefused(t *testing.T) {
 	}
 }
 
-// A reload makes the launcher mask the new secrets, and, once no process has them any more, no
-// longer the old ones.
+// A reload makes the launcher mask the new secrets. The old ones are masked until no process has
+// them any more.
 func TestReload_ChangesSecrets(t *testing.T) {
 	web := printing("web", "first secret, second secret", "end")
 	with := func(secret string) launcher.GroupConfig {

@@ -64,7 +64,7 @@ func TestMessages_BeyondSizeLimitAreRefused(t *testing.T) {
 
 // A line of 10 MiB needs no more memory than the log's buffer. It is split, and each part is
 // written or counted as dropped.
-func TestOutput_SplitsLineThatFitsBuffer(t *testing.T) {
+func TestOutput_SplitsLineLongerThanBuffer(t *testing.T) {
 	const length = 10 << 20
 	log := filepath.Join(t.TempDir(), "log")
 	g := group("long", 1, "long line")

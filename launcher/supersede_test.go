@@ -101,9 +101,10 @@ func TestReload_ToEarlierConfigurationTurnsRollBack(t *testing.T) {
 	testkit.Equal(t, "rolls", h.count(launcher.RollBegun), 1)
 }
 
-// A reload that changes no process changes the rules of the roll that is under way. A restart comes
-// from the configuration that it leads to, and is not rolled back for that.
-func TestReload_LeavesRestartUnderWay(t *testing.T) {
+// A reload that changes no process changes the rules of the roll that is under way. Here that roll
+// is a restart. Its processes are those of the reloaded configuration, and the reload does not turn
+// the roll back.
+func TestReload_DoesNotRollBackRestartUnderWay(t *testing.T) {
 	g := runners("web", 3)
 	g.Roll = launcher.RollConfig{Canary: 1, CanaryWait: time.Hour}
 	h := launch(t, g).ready()

@@ -35,8 +35,8 @@ process_groups:
 	d.must("stop", "web-1", "--wait", "--no-replacement")
 }
 
-// A program that fails long before it could take over, for instance because its flags or its file are
-// wrong, executes the earlier one again, too.
+// If the new program fails long before it could take over, for instance because its flags or its
+// file are wrong, it executes the earlier program again, too.
 func TestUpgrade_ExecutesOldProgramIfNewOneFailsBeforeTakeover(t *testing.T) {
 	s := newSite(t, webFile+`    env: {API_TOKEN: hunter2hunter2}
 `)
@@ -62,8 +62,8 @@ func TestUpgrade_ExecutesOldProgramIfNewOneFailsBeforeTakeover(t *testing.T) {
 	testkit.Equal(t, "processes", d.awaits("settled", settled).pids(), before)
 }
 
-// If the new program ends before it has taken over, the launcher is gone. The command says so at once,
-// in words of its own.
+// If the new program ends before it has taken over, the launcher is gone, and the command says so
+// at once.
 func TestUpgrade_SaysThatNewProgramHasEnded(t *testing.T) {
 	s := newSite(t, webFile)
 	d := s.runs()
@@ -74,8 +74,9 @@ func TestUpgrade_SaysThatNewProgramHasEnded(t *testing.T) {
 	testkit.Equal(t, "exit code of the launcher", d.ends(), 3)
 }
 
-// The launcher starts itself as a guardian, and as a helper that becomes a process. That is the program
-// that runs, also when its file has been replaced, as before an upgrade or after one that went back.
+// The launcher starts its own program as a guardian, and as a helper that becomes a process. It is
+// the program that is running, even if its file has been replaced: before an upgrade, or after one
+// that was undone.
 func TestRun_StartsHelpersFromRunningProgram(t *testing.T) {
 	s := newSite(t, `
 state_dir: STATE

@@ -367,8 +367,8 @@ process_groups:
 	}
 }
 
-// A roll that is paused stays so, and can be rolled back after an upgrade to what its processes
-// were started with before.
+// A paused roll stays paused across an upgrade. Afterwards it can be rolled back to the
+// configuration that its processes had before the roll.
 func TestUpgrade_PausedRollStaysPausedAndCanBeRolledBack(t *testing.T) {
 	const yaml = `
 state_dir: STATE
