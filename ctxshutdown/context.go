@@ -39,7 +39,7 @@ type Swansong struct {
 	node          packed.Node
 	parent        context.Context
 	std           atomic.Pointer[stdContext]
-	stopAfterFunc atomic.Pointer[func() bool] // ends the registration of syncTree with std
+	stopAfterFunc atomic.Pointer[func() bool] // unregisters syncTree from std; see watchContext
 	work          atomic.Pointer[work]
 	// forced is the cause of a Force of this scope or an ancestor. It is set before a context is
 	// cancelled.

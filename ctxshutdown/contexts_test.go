@@ -424,7 +424,7 @@ func TestContexts_InheritValues(t *testing.T) {
 				}
 			}
 			look("running")
-			underived.Shutdown() // stopped before a standard context was created for it
+			underived.Shutdown() // stopped before it needed a standard context
 			look("one child stopped")
 			root.Shutdown()
 			look("all stopped")

@@ -63,7 +63,7 @@ func TestShutdown_MissesNoGuard(t *testing.T) {
 			root := ctxshutdown.New(context.Background())
 			middle := child(root)
 			var guards []*ctxshutdown.Guard
-			for range 1_000 { // with this many children the walk of Shutdown takes long enough
+			for range 1_000 { // so many that the first stop is still walking over them when root is stopped
 				guards = append(guards, child(middle).Guard())
 			}
 			var racing sync.WaitGroup
@@ -134,7 +134,7 @@ func TestTryGuard_RefusesAfterStopWithCause(t *testing.T) {
 		{"Acquire: stopped between counting and checking", func(c claim, s *ctxshutdown.Swansong) {
 			var done *ctxshutdown.Completion
 			_, ok := ctxshutdown.Acquire(onErr{s, new(atomic.Int32), func(call int32, ctx context.Context) error {
-				if call == 2 { // the first call is the check before counting
+				if call == 2 { // the first call of Err comes before the guard is counted
 					done = s.Shutdown()
 					c.isTrue("the guard is counted until it is refused", !isResolved(done))
 				}

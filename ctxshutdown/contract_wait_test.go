@@ -150,7 +150,7 @@ func TestWait_DistinguishesMistakeFromTimeout(t *testing.T) {
 	type ctx = context.Context
 	nothing := func(waitSetup) {}
 	shutdown := func(w waitSetup) { w.root.Shutdown() }
-	endBase := func(w waitSetup) { w.end() } // then the cause is context.Canceled
+	endBase := func(w waitSetup) { w.end() } // ends base with the cause context.Canceled
 	for _, test := range []struct {
 		name string
 		ctx  func(w waitSetup) ctx // the context passed to Wait

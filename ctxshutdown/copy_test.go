@@ -247,7 +247,7 @@ func throughTCP(t *testing.T, to io.Writer) (w io.Writer, wait func() error) {
 // stuck is a destination whose Write blocks until the channel let is closed, and then returns a
 // time-out.
 type stuck struct {
-	holds chan struct{} // closed when Write has bytes
+	holds chan struct{} // closed when Write has received bytes
 	let   chan struct{}
 	late  bool
 }

@@ -128,7 +128,7 @@ func (s *Swansong) acquireTraced() guardState {
 	c, v := s.node.Count()
 	s.node.FinishAcquire(c, v)
 	var pc [1]uintptr
-	runtime.Callers(4, pc[:]) // skip Callers, acquireTraced, acquire, and Guard or Clone
+	runtime.Callers(4, pc[:]) // skips the frames of Callers, acquireTraced, acquire, and Guard or Clone
 	return guardState{s, s.trace.add(pc[0]), c}
 }
 
@@ -195,7 +195,7 @@ func acquireFromContext(ctx context.Context, skip int) (guardState, bool) {
 	}
 	c, v := s.node.Count()
 	s.node.FinishAcquire(c, v)
-	if ctx.Err() != nil { // check again after counting: see tryAcquire
+	if ctx.Err() != nil { // check ctx again, now that the guard is counted; see tryAcquire
 		s.node.Release(c)
 		return guardState{}, false
 	}

@@ -97,7 +97,7 @@ func (s *Swansong) stop(cause error) {
 		s.trace.stopped.Store(true)
 	}
 	if unregister := s.stopAfterFunc.Swap(nil); unregister != nil {
-		(*unregister)() // syncTree would do the same as stop, in another goroutine
+		(*unregister)() // otherwise syncTree would repeat this stop in another goroutine
 	}
 	s.cancelContext(cause)
 	s.node.Stop()

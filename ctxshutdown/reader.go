@@ -126,7 +126,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 // wake a blocked Read.
 func (r *Reader) readSource(p []byte) (int, error) {
 	r.waker.enter()
-	defer r.waker.leave() // must run even if the source panics
+	defer r.waker.leave() // leave must run even if the source panics
 	if r.hasEnded() {
 		return 0, errEnded
 	}

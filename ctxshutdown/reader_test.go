@@ -104,7 +104,7 @@ func (c *slowConn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deadlines = append(c.deadlines, t)
-	if isPast(t) && !testkit.IsClosed(c.woken) { // on a busy machine, the wake is repeated
+	if isPast(t) && !testkit.IsClosed(c.woken) { // on a busy machine, the Reader can repeat the wake
 		close(c.woken)
 	}
 	return nil

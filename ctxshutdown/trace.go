@@ -39,7 +39,7 @@ type guardRecord struct {
 	name fmt.Stringer  // if not nil, reports name it instead of the site
 	at   time.Duration // time since scopeTrace.start
 
-	next, prev *guardRecord // in the list of scopeTrace.held
+	next, prev *guardRecord // neighbours in the list scopeTrace.held
 }
 
 func (r *guardRecord) String() string {
@@ -65,7 +65,7 @@ func (t *scopeTrace) add(pc uintptr) *guardRecord {
 	r := &guardRecord{site: stacks.Site{pc}, at: time.Since(t.start)}
 	t.mu.Lock()
 	if t.isInLibrary(pc) {
-		runtime.Callers(3, r.site[:]) // skip Callers, add and its caller
+		runtime.Callers(3, r.site[:]) // skips the frames of Callers, add and the caller of add
 	}
 	if r.next = t.held; r.next != nil {
 		r.next.prev = r
@@ -156,7 +156,7 @@ func (s *Swansong) watchForLoss() {
 		return
 	}
 	trace, path, site := s.trace, s.path(), stacks.Site{}
-	runtime.Callers(3, site[:]) // skip Callers, watchForLoss, and New or WithCancel
+	runtime.Callers(3, site[:]) // skips the frames of Callers, watchForLoss, and New or WithCancel
 	context.AfterFunc(s.derive().ctx, func() { trace.stopped.Store(true) })
 	// The cleanup must not refer to s, or s is never collected. The runtime calls cleanups outside of
 	// every synctest bubble. So this cleanup must not use a channel that was made in a bubble, such as
@@ -203,7 +203,7 @@ func (t *tracer) Name(guard any, name fmt.Stringer) {
 
 func (t *tracer) Caller() fmt.Stringer {
 	at := new(stacks.Site)
-	runtime.Callers(2, at[:]) // skip Callers and Caller
+	runtime.Callers(2, at[:]) // skips the frames of Callers and Caller
 	return at
 }
 

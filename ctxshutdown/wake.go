@@ -41,7 +41,7 @@ import (
 // waker may be called.
 type waker struct {
 	ctx context.Context
-	set func(time.Time) error // SetReadDeadline or SetWriteDeadline
+	set func(time.Time) error // SetReadDeadline of the source, or SetWriteDeadline of the destination
 
 	calls      atomic.Int32 // number of calls inside
 	registered atomic.Bool  // wake is registered with the context; changed under mu
@@ -92,7 +92,7 @@ func (w *waker) leave() {
 		w.again.Stop()
 		w.wakes = 0
 		w.woken.Store(false)
-		_ = w.set(w.deadline) // fails if the source has been closed
+		_ = w.set(w.deadline) // an error means that the source has been closed
 	}
 }
 

@@ -181,11 +181,11 @@ func (w *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 func (w *Writer) copyFrom(src io.Reader) (n int64, err error, dstFailed bool) {
 	w.waker.enter()
 	n, err, dstFailed = func() (int64, error, bool) {
-		defer w.waker.leave() // also if the source panics
+		defer w.waker.leave() // leave must run even if the source panics
 		return copyio.Pieces(w.dst, src, w.checkOpen)
 	}()
 	if dstFailed {
-		err = w.handleError(err) // after leave: see finish
+		err = w.handleError(err) // handleError can call finish, which must follow leave
 	}
 	return n, err, dstFailed
 }
@@ -226,7 +226,7 @@ func (w *Writer) SetWriteDeadline(t time.Time) error {
 // stoppedError is the error of a Write after the end of the context.
 type stoppedError struct {
 	cause error
-	cut   bool // the Write was cut short
+	cut   bool // whether the Write was cut short
 	lost  int  // number of bytes that ReadFrom had read for a refused Write
 }
 
