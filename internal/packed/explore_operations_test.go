@@ -21,8 +21,8 @@ type world struct {
 	seen      *packed.Hash // hash of what the running thread has read
 	all       []*packed.Node
 	held      []*hold
-	cancelled map[*packed.Node]bool // the node has been signalled to stop
-	stopped   map[*packed.Node]bool // Stop has returned
+	cancelled map[*packed.Node]bool // whether the stop of the node has been signalled
+	stopped   map[*packed.Node]bool // whether Stop of the node has returned
 	channels  map[*packed.Node][]<-chan struct{}
 	fault     string // the first rule that was broken, with the words of the nodes at that time
 }

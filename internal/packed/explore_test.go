@@ -54,7 +54,7 @@ type decision struct {
 	options     []int
 	chosen      int
 	canGoOn     bool
-	preemptions int // before this decision
+	preemptions int // the number of preemptions before this decision
 }
 
 // unbounded is a number of preemptions that no schedule reaches.

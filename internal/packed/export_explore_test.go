@@ -122,7 +122,8 @@ func (t *Tree) Channel(i int, ch <-chan struct{}) int {
 	return slices.IndexFunc(t.channels[i], func(c chan struct{}) bool { return (<-chan struct{})(c) == ch })
 }
 
-// Number returns a hash that identifies the counter c by the numbers of its node and its stripe.
+// Number returns a hash that identifies the stripe on which c counts, or 0 if c is the word of a
+// node.
 func (t *Tree) Number(c *Counter) (h Hash) {
 	t.number()
 	for i := range t.nodes {
@@ -134,5 +135,5 @@ func (t *Tree) Number(c *Counter) (h Hash) {
 			}
 		}
 	}
-	return h // a word
+	return h // c is the word of a node
 }

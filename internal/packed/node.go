@@ -18,7 +18,7 @@ type Owner interface {
 
 // A Node is the part of a scope that counts guards. The zero Node is not usable: call [Node.Init].
 type Node struct {
-	word    Counter                // see word.go
+	word    Counter                // the state; its bits are in word.go
 	stripes steps.Pointer[stripes] // if not nil, guards are counted on these stripes; changed under mu
 	parent  *Node                  // nil for a root
 	owner   Owner
@@ -190,7 +190,7 @@ func (n *Node) arrive(v, unit uint64, e *effects) {
 	wasComplete := isComplete(v - unit)
 	if v&unlinked != 0 {
 		n.link()
-		v = n.word.Load() // n may be sealed now
+		v = n.word.Load() // link may have sealed n
 	}
 	if v&live != 0 {
 		return // no other node depends on whether n is empty

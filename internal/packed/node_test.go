@@ -185,7 +185,7 @@ func TestStop_CompletesDuringConcurrentRelease(t *testing.T) {
 		n := newNode(root)
 		n.AcquireOne()
 		both(func() {
-			spin(round % 500) // until about the time when the stop reaches n
+			spin(round % 500) // delays the release to about the time when the stop reaches n
 			n.ReleaseOne()
 		}, root.Stop)
 		checkNodes(t, "complete", root.IsComplete(), true, map[string]*packed.Node{"root": root, "n": n})

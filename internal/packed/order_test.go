@@ -86,7 +86,7 @@ func TestStop_RetractsAnnouncementOfNodeReleasedBefore(t *testing.T) {
 		}
 		both(root.Stop, func() {
 			for i := range children {
-				child := children[len(children)-1-i] // the order in which the stop seals them
+				child := children[len(children)-1-i] // the stop seals the children in this order
 				for child.IsLive() {
 				}
 				child.ReleaseOne()

@@ -509,7 +509,7 @@ func TestProcess_GivesProcessesOfItsProgramTimeToExit(t *testing.T) {
 		roleOf := func(s string) proc.Spec { spec := contain(self(s)); spec.Linger = time.Hour; return spec }
 		p := start(t, roleOf("leave-polite"))
 		readLine(t, p)
-		exit := awaitDone(t, p) // this returns long before Linger is over
+		exit := awaitDone(t, p) // the process ends long before Linger is over
 		if len(exit.Left) != 1 || len(exit.Survivors) != 0 {
 			t.Errorf("%+v", exit)
 		}

@@ -106,7 +106,7 @@ func TestStart_KillsLeftoversOfDeadPrograms(t *testing.T) {
 		runUntilKilled(t, client, w)
 		awaitDone(t, start(t, next))
 		held.SetReadDeadline(time.Now().Add(tooLong))
-		if _, err := held.Read(make([]byte, 1)); err != io.EOF { // all processes that have inherited it are dead
+		if _, err := held.Read(make([]byte, 1)); err != io.EOF { // io.EOF: all processes that have inherited the pipe are dead
 			t.Errorf("a process that the client has left behind is still running: %v", err)
 		}
 	})

@@ -143,7 +143,7 @@ func exitStatus(pidfd *os.File) (status syscall.WaitStatus, ok bool) {
 		return 0, false
 	}
 	conn.Control(func(fd uintptr) {
-		poll(fd, 0, 100*time.Millisecond) // POLLHUP is reported without being asked for
+		poll(fd, 0, 100*time.Millisecond) // poll waits for POLLHUP even if no event is requested
 		_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, getInfo, uintptr(unsafe.Pointer(&info)))
 		ok = errno == 0 && info.mask&hasExit != 0
 	})

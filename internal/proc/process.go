@@ -42,7 +42,7 @@ type Process struct {
 	pid            int
 	cmd            *exec.Cmd // the command that was started; nil for an adopted process
 	linger         time.Duration
-	firstWait      time.Duration // see the constant defaultFirstWait
+	firstWait      time.Duration // defaultFirstWait, except in tests
 	beforeReap     func()        // called before the leader is reaped; may be nil
 	contain        *container
 	stdin          *os.File
@@ -208,7 +208,7 @@ func (p *Process) awaitEnd() {
 	close(p.exited)
 	left, survivors := p.sweep()
 	outOfMemory := contain.ranOutOfMemory()
-	followedStatus, seen := exitStatus(p.followedPidfd) // no Follow succeeds any more
+	followedStatus, seen := exitStatus(p.followedPidfd) // from now on, Follow returns false
 	if p.beforeReap != nil {
 		p.beforeReap()
 	}
