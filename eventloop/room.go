@@ -35,7 +35,7 @@ func (l *Loop) PostWait(ctx context.Context, f func()) error {
 	}
 	err := w.await(ctx, l.scope.Done(), ErrStopped)
 	if err != nil && !l.box.leave(w) {
-		return nil // f was accepted at the same time
+		return nil // f was accepted before leave could remove it
 	}
 	return err
 }
@@ -68,7 +68,7 @@ func (p *Pool) SubmitWait(ctx context.Context, f func()) error {
 	p.jobs.mu.Lock()
 	defer p.jobs.mu.Unlock()
 	if !p.waiters.remove(w) {
-		return nil // the job was accepted at the same time
+		return nil // the job was accepted before it could be removed
 	}
 	return err
 }
