@@ -48,7 +48,7 @@ type reloader struct {
 	*Process
 	manager *manager
 	running bool
-	again   bool          // a signal came during the call that is running
+	again   bool          // a signal has come during the running call, so another call must follow
 	done    chan struct{} // receives a value when a call has ended
 }
 

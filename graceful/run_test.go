@@ -511,7 +511,7 @@ graceful: abandoned, see the log:
 
 // If work ends at the same time as a phase, Run counts the work either as in time or as late. The
 // log, the error of Run and the counters agree about this.
-func TestRun_LogErrorAndCountersAgree(t *testing.T) {
+func TestRun_LogAndErrorAndCountersAgree(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		until func(s *ctxshutdown.Swansong) // blocks until the phase ends

@@ -6,5 +6,5 @@ import "os"
 
 var (
 	uncatchable = []os.Signal{os.Kill}
-	brokenPipe  os.Signal // this system has no such signal
+	brokenPipe  os.Signal // nil, because this system has no SIGPIPE
 )
