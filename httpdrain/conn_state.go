@@ -171,7 +171,7 @@ func (s *connState) apply(e connEvent) connActions {
 	switch e.kind {
 	case eventDrain:
 		s.draining, s.announcedAt = true, e.now
-		return s.announce() | s.schedule(e.now)
+		return s.announce(e.now) | s.schedule(e.now)
 	case eventNew:
 		return s.schedule(e.now)
 	case eventActive:

@@ -12,7 +12,7 @@ func (s *connState) applyHTTP2(e connEvent) connActions {
 		return s.schedule(e.now)
 	case eventLastResponse:
 		if s.canSendGoAway {
-			return s.announce()
+			return s.announce(e.now)
 		}
 		s.closeAnnounced = true
 		s.incompleteSince = time.Time{} // the header was complete, even if the request is refused
@@ -21,11 +21,11 @@ func (s *connState) applyHTTP2(e connEvent) connActions {
 }
 
 // announce requests the first GOAWAY, unless it was requested before.
-func (s *connState) announce() connActions {
+func (s *connState) announce(now time.Time) connActions {
 	if s.announced || !s.preface || !s.canSendGoAway { // no GOAWAY may precede the preface
 		return 0
 	}
-	s.announced = true
+	s.announced, s.announcedAt = true, now
 	return announceGoAway
 }
 
@@ -41,5 +41,5 @@ func (s *connState) goAway(now time.Time) connActions {
 		s.closeAnnounced, s.wrote = true, false
 		return sendGoAway
 	}
-	return s.announce()
+	return s.announce(now)
 }

@@ -140,6 +140,7 @@ func TestConnState_StepReturnsActionsForEvent(t *testing.T) {
 		{name: "HTTP/2, the GOAWAY cannot be written", events: "new http2 read write active idle drain confirm timer" + linger + " timer", want: "endReads setTimer", after: testLinger + headerTimeout},
 		{name: "HTTP/2 found by its first request", events: "new read active usersHTTP2 handlerStart write handlerEnd idle read drain timer" + linger + " close", want: "stopTimer", after: testLinger},
 		{name: "HTTP/2, a preface after the stop", events: "new http2 drain read write active", want: "holdResponse announceGoAway stopTimer"},
+		{name: "HTTP/2, a preface long after the stop", events: "new http2 drain wait read write active handlerStart", want: "releaseResponse", after: headerTimeout},
 		{name: "HTTP/2, a request on its way", events: "new http2 read write active idle drain confirm active handlerStart", want: "releaseResponse"},
 		{name: "HTTP/2, a request despite the GOAWAY", events: "new http2 read write active handlerStart drain wait handlerStart", want: "sendGoAway", after: headerTimeout},
 		{name: "HTTP/2, a second such request", events: "new http2 read write active handlerStart drain wait handlerStart handlerStart", want: "", after: headerTimeout},
