@@ -8,14 +8,14 @@ import (
 )
 
 // clientQuiet is how long a client must have sent no request, on any of its connections, before the
-// drain closes those that are quiet.
+// drain closes the client's quiet connections.
 const clientQuiet = time.Second
 
-// A client is what the drain knows of all connections from one host. It exists because of proxies.
-// A proxy has a pool of connections, and prefers the one that it has used last. When the drain has
-// ended that one with a response, the proxy takes another one, which may have been idle for
-// seconds. If the drain judged each connection alone, it would close the idle ones just when the
-// proxy begins to use them.
+// A client is what the drain knows of all connections from one host. The drain needs it for
+// proxies. A proxy has a pool of connections, and prefers the connection that it has used last.
+// When a response on that connection says Connection: close, the proxy takes another connection,
+// which may have been idle for seconds. If the drain judged each connection alone, it would close
+// the idle connections just when the proxy begins to use them.
 type client struct {
 	lastStart atomic.Int64 // when the latest request was read, as the time since epoch, or noRequest
 }
@@ -23,7 +23,8 @@ type client struct {
 // noRequest is not 0: in a synctest bubble, whose clock begins in 2000, times since epoch are negative.
 const noRequest = math.MinInt64
 
-// groupByClient sets the client of each of conns.
+// groupByClient sets the field client of each connection. Connections from the same host get the
+// same client.
 func groupByClient(conns []*conn) {
 	clients := map[string]*client{}
 	for _, c := range conns {

@@ -29,12 +29,12 @@ type conn struct {
 	state         connState
 	lastStart     time.Duration // when the latest request was read, as the time since epoch
 	client        *client       // the client of the connection; nil before the drain
-	interval      time.Duration // the usual time between the starts of two requests, see beginHandler; 0 before the second one
+	interval      time.Duration // the usual time between the starts of two requests, see beginHandler; 0 before the second request
 	requests      *request      // requests whose handlers run; if no handler runs, the last request until its response is written
 	deadline      readDeadline
 	timer         *time.Timer        // the timer of the connState; nil until the drain starts it
-	http2         *http2Conn         // nil unless httpdrain serves the connection's HTTP/2
-	http2Server   *http.Server       // the additional server, which serves only http2
+	http2         *http2Conn         // the connection as HTTP/2 that httpdrain serves; nil for HTTP/1, and for the user's HTTP/2
+	http2Server   *http.Server       // the additional http.Server for this connection alone, see http2.go; nil if http2 is nil
 	hijackGuard   *ctxshutdown.Guard // a guard that is held until the hijacked connection is closed
 	responseGuard *ctxshutdown.Guard // a guard that is held while the server writes a response whose handler has returned
 	writes        writeProgress
@@ -87,7 +87,7 @@ func (c *conn) step(e connEvent) {
 	}
 }
 
-// beginDrain passes the beginning of the drain to the state machine.
+// beginDrain tells the state machine that the drain has begun.
 func (c *conn) beginDrain() {
 	c.mu.Lock()
 	c.state.linger = c.linger(c.drain.linger, c.drain.maxLinger)
@@ -107,7 +107,7 @@ func (c *conn) stepUnlock(e connEvent) {
 	c.step(e)
 	after := c.state.role
 	if after != before && after != roleGone {
-		c.drain.move(c, before, after) // called before unlocking, so that the drain sees the changes in order
+		c.drain.move(c, before, after) // called before unlocking, so that the drain gets the changes of a connection in order
 	}
 	c.mu.Unlock()
 	if after != before && after == roleGone {
@@ -258,7 +258,7 @@ func (c *conn) mustReadAgain(err error, attempts int) bool {
 func (c *conn) close() error {
 	err := c.raw.Close()
 	c.mu.Lock()
-	c.stepUnlock(connEvent{kind: eventHijackerClose}) // the state machine ignores it unless the connection is hijacked
+	c.stepUnlock(connEvent{kind: eventHijackerClose}) // the state machine ignores the event unless the connection is hijacked
 	return err
 }
 

@@ -70,7 +70,7 @@ type connState struct {
 
 	phase    phase
 	hijacked bool // set by Hijack, and still set after the connection is closed
-	http2    bool // set before the first frame is read; or, if httpdrain learns it later, with the first request
+	http2    bool // the connection is HTTP/2; set before the first frame is read or, if httpdrain learns it later, with the first request
 	preface  bool // the server has read the client's HTTP/2 connection preface
 	handlers int  // number of running handlers
 	streams  int  // number of running handlers that serve an event stream of the Debug page; the drain does not wait for them
@@ -92,7 +92,7 @@ type connState struct {
 	announced        bool          // the first GOAWAY was requested
 	announcedAt      time.Time     // when the first GOAWAY was requested, or when the drain began if that was later
 	confirmed        bool          // the client has confirmed that it has received the first GOAWAY
-	wrote            bool          // the server has written; reset when httpdrain requests a GOAWAY
+	wrote            bool          // the server has written; reset when httpdrain requests the second GOAWAY
 	hasResponseGuard bool          // a guard is held until the response is written
 }
 
@@ -318,8 +318,8 @@ func (s *connState) onTimer(e connEvent) connActions {
 		return s.startTimer(now)
 	case s.announced && !s.closeAnnounced:
 		s.closeAnnounced, s.wrote = true, false
-		// onWrite starts the timer anew when the server writes the GOAWAY. If the client does not
-		// read, the server cannot write it.
+		// onWrite starts the timer anew when the server writes the GOAWAY. This timer is for a
+		// client that does not read, to which the server cannot write the GOAWAY.
 		s.intervals, s.interval = 1, headerTimeout
 		return sendGoAway | s.startTimer(now)
 	}

@@ -132,8 +132,8 @@ type fixedSite string
 func (s fixedSite) String() string { return string(s) }
 
 // latestRequest describes the latest request of c for reports, or returns nil if c is not traced.
-// The caller holds c.mu. A guard that is released while c.mu is held must use it instead of a
-// requestSite, because the release may log the description, and a requestSite locks c.mu.
+// The caller holds c.mu. A guard that is released while c.mu is held must be named by latestRequest
+// and not by a requestSite: the release may log the name, and a requestSite would lock c.mu.
 func (c *conn) latestRequest() fmt.Stringer {
 	if !c.drain.traced {
 		return nil

@@ -139,8 +139,8 @@ func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState
 	<-closed
 }
 
-// serveGeneral answers the requests that net/http answers without the handler of a server, and
-// calls the handler for all others.
+// serveGeneral answers OPTIONS *, as net/http does without calling the handler of the server,
+// unless the user has disabled that. It calls the handler for all other requests.
 func (sv *server) serveGeneral(w http.ResponseWriter, r *http.Request) {
 	if !sv.DisableGeneralOptionsHandler && r.RequestURI == "*" && r.Method == http.MethodOptions {
 		w.Header().Set("Content-Length", "0")

@@ -49,7 +49,7 @@ type listener struct {
 	drain    *drain
 	stop     context.Context
 	late     int // number of connections accepted after the stop
-	timeouts int // consecutive timeouts of Accept after the stop
+	timeouts int // number of consecutive timeouts of Accept after the stop
 
 	mu          sync.Mutex
 	setDeadline func(time.Time) error // the method SetDeadline of queue; nil if it has none that works
@@ -137,7 +137,7 @@ func (l *listener) onTimer() {
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		l.setAccepting(true)
-		stopping := l.stop.Err() != nil // checked after setAccepting, so that either this call or the drain starts the timer
+		stopping := l.stop.Err() != nil // asked after setAccepting: else neither this call nor the drain might start the timer
 		if stopping {
 			l.limitAccept()
 		}

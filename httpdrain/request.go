@@ -17,10 +17,10 @@ import (
 // a response can say that its connection will be closed.
 type request struct {
 	http.ResponseWriter
-	r             *http.Request // only the handler's goroutine may read it
+	r             *http.Request // only the handler's goroutine may use it, because handlers and middleware change it
 	conn          *conn
 	start         time.Duration // when the header was read, as the time since epoch
-	method        string        // a copy of r.Method, because handlers and middleware change r
+	method        string        // a copy of r.Method, which other goroutines may read
 	headerWritten bool
 
 	// The fields below are guarded by conn.mu. Only the handler's goroutine writes isMatched.

@@ -116,7 +116,7 @@ func listen(s *ctxshutdown.Swansong, srv *http.Server, opts []Option, addr strin
 	}
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, err // like http.Server.ListenAndServe; it names the address
+		return nil, err // unchanged, as http.Server.ListenAndServe does; net.Listen has put the address into it
 	}
 	return ln, nil
 }

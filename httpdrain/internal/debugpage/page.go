@@ -72,7 +72,7 @@ type page struct {
 	Chart               chart
 	Rows, Matched       int
 	IsCondensed         bool   // the list of blockers does not have every leaf of the tree
-	Work                string // the summary, without the oldest request if all are listed
+	Work                string // the summary, without the oldest request if the page lists all requests
 	Program, Host       string
 	PID                 int
 	Style               template.CSS
@@ -170,7 +170,7 @@ func (p *page) setHeadline(now *snapshot, rung graceful.Rung) {
 // setNext sets the label and the value of the page's counter: the time until the next phase, the
 // time since the stop, how long the drain took, or the number of guards held.
 func (p *page) setNext(now *snapshot, rung graceful.Rung) {
-	var took, sinceStop int64 // time from the first mark to the last one, and to the snapshot
+	var took, sinceStop int64 // milliseconds from the first mark to the last mark, and to the snapshot
 	if n := len(now.marks); n > 0 {
 		took, sinceStop = millisSince(now.marks[n-1].at, now.marks[0].at), millisSince(now.at, now.marks[0].at)
 	}

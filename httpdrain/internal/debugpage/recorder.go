@@ -158,8 +158,9 @@ func (r *recorder) snapshot(maxAge time.Duration) *snapshot {
 }
 
 // withStartTimes computes when the oldest guard of each entry was acquired. The ages in entries
-// were measured at an unknown time between begin and end. If the start time in the previous
-// snapshot is possible within that uncertainty, it is kept.
+// were measured at an unknown time between begin and end, so each start time is known only within
+// that uncertainty. If the start time in the previous snapshot is possible, withStartTimes returns
+// it again, so that the start time of a guard does not change between snapshots.
 func (r *recorder) withStartTimes(entries []ctxshutdown.GuardEntry, begin, end time.Time) []entry {
 	result, since := make([]entry, len(entries)), map[[2]string]time.Time{}
 	for i, e := range entries {

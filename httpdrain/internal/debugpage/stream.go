@@ -112,13 +112,13 @@ func (out *eventWriter) flush() bool {
 // A streamWait determines when a stream must take its next snapshot.
 type streamWait struct {
 	scope   *ctxshutdown.Swansong
-	changed <-chan struct{} // the process entered another phase, or an extension was granted
+	changed <-chan struct{} // receives a value when the process has entered another phase, or an extension was granted
 	stopped <-chan struct{} // closed when the scope is stopped; nil after that
 	gone    <-chan struct{} // closed when the client has disconnected or the request's context is cancelled
 	timer   *time.Timer
 
-	// Both are nil before the stop, because a call of Work keeps the scope in its parent's list of
-	// children.
+	// The Done channels of Work and of the completion. Both are nil before the stop: a call of Work
+	// before it would keep the scope in its parent's list of children.
 	forced, completed <-chan struct{}
 }
 

@@ -34,7 +34,7 @@ type node struct {
 	Hidden   *omitted `json:"hidden,omitempty"` // children that are left out because of the limits
 
 	Open   bool             `json:"-"`
-	own    int              // guards that the scope holds itself
+	own    int              // number of guards of the scope itself, without those of its children
 	byName map[string]*node // the children that are scopes
 }
 

@@ -23,7 +23,7 @@ type tally struct{ started, lost, refused, goAway, unsent atomic.Int64 }
 
 const (
 	clients = 50
-	streams = 100 // number of concurrent requests on a shared connection
+	streams = 100 // number of concurrent requests when all clients share one connection
 )
 
 func lost(w io.Writer, shutdowns int) {

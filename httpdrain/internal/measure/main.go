@@ -28,10 +28,10 @@ func main() {
 	if addr := os.Getenv(serveEnv); addr != "" {
 		os.Exit(serveUntilSignal(addr))
 	}
-	shutdowns := flag.Int("shutdowns", 50, "shutdowns under load, each way")
-	rounds := flag.Int("rounds", 31, "rounds of latency and throughput, each way")
-	far := flag.Int("far", 1000, "clients of the slow network")
-	restarts := flag.Int("restarts", 20, "restarts of a process, and of servers behind each proxy, each way")
+	shutdowns := flag.Int("shutdowns", 50, "`number` of shutdowns under load, by httpdrain and by net/http each")
+	rounds := flag.Int("rounds", 31, "`number` of rounds of latency and throughput, for httpdrain and for net/http each")
+	far := flag.Int("far", 1000, "`number` of clients of the slow network")
+	restarts := flag.Int("restarts", 20, "`number` of restarts of a process, and of servers behind each proxy, for httpdrain and for net/http each")
 	only := flag.String("only", "", "measure only these `sections`, and keep the others of the page: lost, slow-network, tls-listener, endless-headers, restarts, proxies, latency, throughput")
 	write := flag.Bool("write", false, "also write docs/measured/httpdrain-figures.md")
 	flag.Parse()

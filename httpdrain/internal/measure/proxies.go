@@ -20,7 +20,7 @@ import (
 // A proxy is a program that balances the load between two servers.
 type proxy struct {
 	name     string
-	upstream string // the protocol that it speaks to the servers
+	upstream string // the protocol that the proxy speaks to the servers
 	config   string // configuration file, in which start replaces the placeholders; the proxy listens on DIR/socket, or on FRONT if that occurs here or in command
 	command  []string
 	body     string // body of each request
@@ -93,7 +93,7 @@ func (p proxy) start(dir string, servers []string) (dial func() (net.Conn, error
 		}
 		select {
 		case <-ended:
-			return nil, nil, fmt.Errorf("%s ended at its start: %s", args[0], output.String())
+			return nil, nil, fmt.Errorf("%s exited before it forwarded requests: %s", args[0], output.String())
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

@@ -24,7 +24,8 @@ import (
 // serveEnv has the address at which this program serves, if restartUnderLoad has started it.
 const serveEnv = "MEASURE_SERVE"
 
-// serveUntilSignal serves at addr with the call that programs use, and returns the exit code.
+// serveUntilSignal serves at addr until the process gets a signal, with httpdrain.Run, as a program
+// would. It returns the exit code.
 func serveUntilSignal(addr string) int {
 	return graceful.ExitCode(httpdrain.Run(context.Background(), addr, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
