@@ -73,17 +73,17 @@ type Config struct {
 	Guardian []string
 
 	// UpgradeCheck are the arguments with which [Manager.Upgrade] runs the new program first, as in
-	// {"upgrade-check", "--", "run", "-f", "launcher.yaml"}. With these, the program has to call
-	// [AnswerUpgradeCheck], with its standard input and output; nil: no upgrades.
+	// {"upgrade-check", "--", "run", "-f", "launcher.yaml"}. When it runs with these, the program
+	// has to call [AnswerUpgradeCheck], with its standard input and output; nil: no upgrades.
 	UpgradeCheck []string
 }
 
 // A GroupSource is a [Config].Source that can be combined group by group.
 //
 // The configuration that a group runs need not be the one that was loaded last: its roll may have
-// been rolled back, or be paused. So Reread is called with the Source that was loaded last, in
-// which every group has been replaced by the one from the Source that the group runs. A group that
-// a program has changed by [Manager.Roll] keeps its Source.
+// been rolled back, or be paused. So Reread is called with the Source that was loaded last, but
+// with every group as in the Source that the group runs. A group that a program has changed by
+// [Manager.Roll] keeps its Source.
 type GroupSource interface {
 	// WithGroup returns the Source with the named group taken from another Source, except for its
 	// dependencies, which a roll does not change. If the other Source does not have the group,
@@ -396,6 +396,6 @@ func DefaultGroup() GroupConfig {
 func Int(n int) *int { return &n }
 
 // Bound returns the longest time from the order to stop a process until the process has been
-// reaped, or has survived SIGKILL. It includes the time for a [Router]; [Status].Bound does so only
-// if there is one.
+// reaped, or has survived SIGKILL. It includes the time for a [Router]; [Status].Bound includes
+// that time only if there is a router.
 func (g GroupConfig) Bound() time.Duration { return g.resolve().Bound(true) }

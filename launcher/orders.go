@@ -26,8 +26,8 @@ var ErrSuperseded = controller.ErrSuperseded
 
 // Roll replaces all processes of the group that cfg names by processes of cfg, by the rules in cfg.
 // It returns nil when that is done, and a [*RollError] when the roll has failed or is paused. When
-// ctx ends, Roll returns, and the roll goes on. Roll supersedes a roll that is under way or paused:
-// then the error of that one matches [ErrSuperseded]. Roll cannot change Listen and DependsOn;
+// ctx ends, Roll returns, and the roll goes on. Roll supersedes a roll that is under way or paused,
+// whose error then matches [ErrSuperseded]. Roll cannot change Listen and DependsOn;
 // [Manager.Reload] can change DependsOn.
 func (m *Manager) Roll(ctx context.Context, cfg GroupConfig, reason string) error {
 	g, err := m.group(cfg.Name)
@@ -86,8 +86,8 @@ func (m *Manager) StartGroup(ctx context.Context, name, reason string) error {
 }
 
 // Scale has the group run n processes, of any revision, and waits until n are ready and the others
-// have ended. That holds until a reload changes Desired, and for the next launcher only if it
-// adopts processes of the group. If n is greater than the configured number, MinHealthy rises by
+// have ended. The number holds until a reload changes Desired. The next launcher keeps it only if
+// it adopts processes of the group. If n is greater than the configured number, MinHealthy rises by
 // the difference. Scale does not start a stopped group. It returns an error if a newer order or a
 // reload changes the number meanwhile.
 func (m *Manager) Scale(ctx context.Context, name string, n int, reason string) error {

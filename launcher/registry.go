@@ -119,7 +119,7 @@ func (m *Manager) Addrs(group string) []net.Addr {
 }
 
 // checkNewListeners returns an error if a group that is added conflicts with the listeners of
-// another group, or with claimed, those of other groups that are added. stays reports whether a
+// another group, or with claimed, the listeners of the other added groups. stays reports whether a
 // group is in the new configuration.
 func (r *registry) checkNewListeners(added spec.Group, claimed map[string]listeners.Set, stays func(group string) bool) *ConfigError {
 	all := r.allListeners()

@@ -28,8 +28,8 @@ var (
 //   - Groups that are new are started, and groups that are missing are drained.
 //   - A group is rolled if something differs that a process is started with (Command, Env, WorkDir,
 //     Protocol, Log). It is rolled, too, if its roll is paused. The new roll supersedes one that is
-//     paused or under way. If that one comes from a configuration whose processes are the same as in the next one, it turns
-//     back instead, and those that it has not replaced keep running.
+//     paused or under way. But if that one began from a configuration with the same processes as the
+//     next one, it is rolled back instead, and the processes that it has not replaced keep running.
 //   - Everything else of a group changes at once: the number of processes, and for the running ones
 //     their limits. A group that was given up starts processes again.
 //   - Outside of the groups, TotalDeadline (but see TotalDeadlineDerived), Secrets and Source change at once.

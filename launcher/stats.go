@@ -27,7 +27,7 @@ type GroupStats struct {
 	Shutdowns         map[Outcome]Histogram // durations from the order to stop a process until it was reaped, by outcome
 	Extensions        uint64                // number of requests of processes for more time
 	Unconfirmed       uint64                // number of processes that had not been seen to end two seconds after SIGKILL
-	Survivors         uint64                // number of descendants of processes that could not be killed
+	Survivors         uint64                // number of descendants that could not be killed
 	RollsBegun        uint64
 	Rolls             map[string]uint64 // number of rolls by result: done, rolled back, degraded, interrupted, or paused, which does not end the roll
 	RouterErrors      uint64

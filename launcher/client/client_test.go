@@ -380,7 +380,7 @@ func TestService_RefusesCallsForAnotherProcess(t *testing.T) {
 	testkit.Equal(t, "state", p.status().GetState(), pb.ShutdownStatus_RUNNING)
 }
 
-// If its context ends before a request, Run returns without a drain.
+// If the context of Run ends before the process is asked to stop, Run returns without a drain.
 func TestRun_ReturnsWithoutDrainWhenContextEnds(t *testing.T) {
 	p := serve(t)
 	ctx, cancel := context.WithCancelCause(context.Background())

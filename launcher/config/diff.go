@@ -38,8 +38,8 @@ var effects = func() map[string]Effect {
 	return all
 }()
 
-// A Change is a key whose value differs between two configurations. Secrets are masked
-// in Old and New, so the two are equal if only a secret has changed.
+// A Change is a key whose value differs between two configurations. Secrets are masked in Old and
+// New, so Old and New are equal if only a secret has changed.
 type Change struct {
 	Group    string // empty if the change does not concern a group
 	Key      string // for example shutdown.max_duration; empty if the whole group was added or removed
@@ -93,8 +93,8 @@ func Diff(now, next *Config) []Change {
 		for _, key := range old.keysWith(new) {
 			o, n := old.at[key], new.at[key]
 			if o.raw != n.raw {
-				// A key that only one of the two has, such as a variable, has no effect in the
-				// other.
+				// A key that is missing from one of the two, such as a variable, has no effect
+				// there, so the effect in the other one counts.
 				effect := max(o.effect, n.effect)
 				if g := next.Group(group); key == "on_launcher_death" && len(g.Listen) > 0 {
 					effect = Upgrades // the guardian gets the listeners of kept groups only when it starts

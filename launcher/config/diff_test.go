@@ -110,7 +110,7 @@ process_groups:
 
 // A diff says "rolls the group" of exactly the settings whose change replaces the processes.
 func TestDiff_RollsWhatReloadRolls(t *testing.T) {
-	untold := []string{"Name", "Env", "Conditions"} // a name is another group; the other two have keys by name
+	untold := []string{"Name", "Env", "Conditions"} // another name is another group; Env and Conditions have a key for each name in them
 	fields := reflect.TypeFor[spec.Group]()
 	for i := range fields.NumField() {
 		name := fields.Field(i).Name
@@ -150,8 +150,8 @@ func fill(v reflect.Value) {
 	}
 }
 
-// The first {port} rolls the group, because its processes have no port yet. In the check of canaries,
-// {port} stands for nothing, and rolls nothing.
+// The first {port} rolls the group, because its processes have no port yet. In the check of
+// canaries, {port} is not replaced, and rolls nothing.
 func TestDiff_FirstPortInHookRollsGroup(t *testing.T) {
 	const (
 		hook  = ", pre_stop: [{command: drain, args: ['{port}']}]"

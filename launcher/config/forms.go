@@ -38,7 +38,8 @@ var forms = map[string]form{
 		get: func(f reflect.Value) reflect.Value { return reflect.ValueOf(Bytes(f.Int())) },
 		set: func(f, v reflect.Value) { f.SetInt(v.Int()) },
 	},
-	// The file counts the current file, too. The smallest int has no predecessor.
+	// max_files counts the current file, too, and the field does not. The smallest int has no
+	// predecessor.
 	"files": formOf(func(rotated int) int { return rotated + 1 }, func(_, all int) int { return max(all, -math.MaxInt) - 1 }),
 	"command": formOf(func(c []string) string { program, _ := programOf(c); return program }, func(c []string, program string) []string {
 		_, args := programOf(c)

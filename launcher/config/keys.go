@@ -145,7 +145,7 @@ func keyOf(at string, f spec.Field) (key string, ok bool) {
 }
 
 // lastName returns what a rule calls another field: the last part of its key, such as max_duration.
-// The error already has the key of its own field in full, and the two are usually in one mapping.
+// The error already has the key of its own field in full, and both keys are usually in one mapping.
 func lastName(f spec.Field) string {
 	key, _ := keyOf("", f)
 	return key[strings.LastIndexByte(key, '.')+1:]

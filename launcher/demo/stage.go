@@ -260,8 +260,9 @@ func (k *interruption) end() {
 	k.to = time.Now()
 }
 
-// allowsRetry reports whether a failed request may be sent again, and counts such requests. That is
-// so if the request failed after the kill, and was begun before the killed process was reaped.
+// allowsRetry reports whether a failed request may be sent again, and counts such requests. A
+// request may be sent again if it failed after the kill, and was begun before the killed process
+// was reaped.
 func (k *interruption) allowsRetry(began time.Time, _ error) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

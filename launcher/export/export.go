@@ -40,7 +40,7 @@ type Result struct {
 	Gaps  []Gap
 }
 
-// A File is one file for the target, complete and with its last line break.
+// A File is one file for the target, complete and with a line break at its end.
 type File struct {
 	Name string // the name of the file, without a directory
 	Text []byte

@@ -25,9 +25,9 @@ func (u *unit) section(name string) {
 	u.WriteString("[" + name + "]\n")
 }
 
-// set writes a line. systemd takes a key that is set twice as a list, or as the last of its values.
-// The caller has quoted and escaped the value as its key requires; see quote, specifiers and
-// commandLine.
+// set writes a line. If a key is set twice, systemd takes both values as a list, or only the last
+// one, depending on the key. The caller has quoted and escaped the value as its key requires; see
+// quote, specifiers and commandLine.
 func (u *unit) set(key, value string) { u.WriteString(key + "=" + value + "\n") }
 
 // Systemd exports for each group a template of a service, the sockets that its instances share, and
@@ -199,8 +199,8 @@ func (u *unit) confine(g group) {
 	}
 }
 
-// sockets returns the listeners that systemd supports. systemd refuses a socket unit with another
-// address, and the services that require it.
+// sockets returns the listeners that systemd supports. systemd refuses a socket unit with any other
+// address, and then also the services that require the unit.
 func (g group) sockets() []launcher.Listen {
 	return slices.DeleteFunc(slices.Clone(g.Listen), func(l launcher.Listen) bool {
 		_, ok := listenStream(l)

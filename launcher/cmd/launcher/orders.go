@@ -141,8 +141,8 @@ func printLine(w io.Writer, v any) {
 }
 
 // stopCommand returns the command stop. The names can be groups and processes, so the command asks
-// the launcher first which are which. It refuses a name that is both, and flags that only processes
-// have, before anything is stopped.
+// the launcher first which are which. It refuses a name that is both, and flags that are only for
+// processes, before anything is stopped.
 //
 // A name that is both would be ambiguous: a stop of the group ends more than a stop of the process.
 // If a group or process is gone when the order arrives, the launcher refuses the order.

@@ -76,7 +76,7 @@ func printRecovery(cmd *cobra.Command, found *launcher.Recovery, dry bool) {
 	}
 	switch {
 	case found.Damage == nil && len(found.Processes)+len(found.Ended) == 0:
-		fmt.Fprintf(out, "nothing to recover: %s is intact, or there is none, and it lacks no process that was found\n", found.StateFile)
+		fmt.Fprintf(out, "nothing to recover: %s is intact or missing, and no process was found that it lacks\n", found.StateFile)
 	case found.Damage == nil:
 		fmt.Fprintf(out, "%s %s\n", found.StateFile, what("was completed", "is intact, and would be completed"))
 	case dry:

@@ -27,7 +27,7 @@ func TestRecover_ReplacesDamagedStateFile(t *testing.T) {
 	d.cmd.Process.Kill()
 	<-d.ended
 	path := filepath.Join(s.dir, "s", "state.json")
-	if got, want := s.must("recover"), "nothing to recover: "+path+" is intact, or there is none, and it lacks no process that was found\n"; got != want {
+	if got, want := s.must("recover"), "nothing to recover: "+path+" is intact or missing, and no process was found that it lacks\n"; got != want {
 		t.Errorf("with an intact file: %q, want %q", got, want)
 	}
 	if err := os.WriteFile(path, []byte("half a fi"), 0o600); err != nil {

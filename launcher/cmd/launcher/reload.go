@@ -78,7 +78,7 @@ func sameFile(at *place, read string) error {
 	if failedA == nil && failedB == nil && os.SameFile(a, b) {
 		return nil
 	}
-	return fmt.Errorf("launcher: the launcher was started with %s, not with %s; nothing was applied. Edit the former, or start a launcher with the latter", read, named)
+	return fmt.Errorf("launcher: the launcher was started with %[1]s, not with %[2]s; nothing was applied. Edit %[1]s, or start a launcher with %[2]s", read, named)
 }
 
 // reloadCommand returns the command reload. It shows the changes by a dry run before it orders the

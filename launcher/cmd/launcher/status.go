@@ -301,12 +301,13 @@ func describe(p *pb.ProcessStatus) string {
 	default:
 		words = append(words, outcome.String())
 	}
-	// The message can be the same text as the exit.
+	// A message that only repeats the exit is left out.
 	words = append(words, p.GetExit())
 	if m := p.GetMessage(); m != p.GetExit() {
 		words = append(words, m)
 	}
-	// The outcome of a process that was stopped because it failed a check can be CLEAN.
+	// The reason is shown, too: the outcome of a process that was stopped because it failed a check
+	// can be CLEAN.
 	if why := p.GetReason(); strings.HasPrefix(why, "unhealthy") && p.GetOutcome() != pb.Outcome_NOT_ENDED {
 		words = append(words, why)
 	}
