@@ -31,6 +31,7 @@ type conn struct {
 	client        *client       // the client of the connection; nil before the drain
 	interval      time.Duration // the usual time between the starts of two requests, see beginHandler; 0 before the second request
 	requests      *request      // requests whose handlers run; if no handler runs, the last request until its response is written
+	abandoned     *request      // requests of HTTP/2 whose handlers returned after Force, until all requests are answered
 	deadline      readDeadline
 	timer         *time.Timer        // the timer of the connState; nil until the drain starts it
 	http2         *http2Conn         // the connection as HTTP/2 that httpdrain serves; nil for HTTP/1, and for the user's HTTP/2

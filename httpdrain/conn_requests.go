@@ -123,7 +123,8 @@ func (c *conn) endWrite(counted bool, n int64) {
 
 // removeUnlock records that the drain need not wait for the handler of request q any more. It
 // removes q from the list of requests, unless q still describes the connection (see keepsRequest).
-// The caller holds c.mu; removeUnlock unlocks it.
+// If Force was called while the handler ran, the CutError lists q: on HTTP/2 the server might not have
+// written the response yet. The caller holds c.mu; removeUnlock unlocks it.
 func (c *conn) removeUnlock(q *request) {
 	isStream := q.isStream
 	q.isStream = false
@@ -133,16 +134,19 @@ func (c *conn) removeUnlock(q *request) {
 			p = &(*p).next
 		}
 		*p = q.next
+		if c.state.http2 && !isStream && c.work.Err() != nil {
+			q.next, c.abandoned = c.abandoned, q
+		}
 	}
 	c.stepUnlock(connEvent{kind: eventHandlerEnd, stream: isStream})
 }
 
-// forgetAnswered removes the last request from the list if its handler has returned and the
-// connection is not hijacked. It is called when the response has been written. The caller holds
-// c.mu.
+// forgetAnswered removes the last request from the list, and those in abandoned, if all handlers have
+// returned and the connection is not hijacked. It is called when all responses have been written.
+// The caller holds c.mu.
 func (c *conn) forgetAnswered() {
 	if c.state.handlers == 0 && !c.state.hijacked {
-		c.requests = nil
+		c.requests, c.abandoned = nil, nil
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 
 // A Cut describes a request or a hijacked connection that was not finished when Force ended the
 // drain. It may be a request whose handler has returned but whose response was not written
-// completely. An HTTP/2 connection may have several requests of that kind; only the last one is
-// known.
+// completely. On an HTTP/2 connection, of the requests whose handlers had returned before Force, only
+// the last one is known.
 type Cut struct {
 	Method string // empty if no handler was called, usually because the header was incomplete
 	// Route is the pattern in r.Pattern when the response began, such as "GET /orders/{id}". If
@@ -126,12 +126,14 @@ type unfinished struct {
 func (c *conn) unfinished(now time.Duration) (all []unfinished) {
 	c.mu.Lock()
 	remote := c.remote()
-	for q := c.requests; q != nil; q = q.next {
-		if !q.isStream {
-			all = append(all, unfinished{Cut{Method: q.method, Route: q.route, Remote: remote, Age: now - q.start, Hijacked: c.state.hijacked}, q.isMatched})
+	for _, first := range []*request{c.requests, c.abandoned} {
+		for q := first; q != nil; q = q.next {
+			if !q.isStream {
+				all = append(all, unfinished{Cut{Method: q.method, Route: q.route, Remote: remote, Age: now - q.start, Hijacked: c.state.hijacked}, q.isMatched})
+			}
 		}
 	}
-	if c.requests != nil || !c.state.hasUnknownRequest() {
+	if c.requests != nil || c.abandoned != nil || !c.state.hasUnknownRequest() {
 		c.mu.Unlock()
 		return all
 	}

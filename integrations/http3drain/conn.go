@@ -49,6 +49,7 @@ type conn struct {
 
 	mu      sync.Mutex
 	streams map[quic.StreamID]*stream // the streams that are being served
+	cut     []stream                  // requests that were being served when Force was called, and whose handlers have returned since
 	next    quic.StreamID             // the id that follows that of the last accepted stream
 	opened  time.Time                 // when the last accepted stream was opened; zero before the first stream
 	refuses bool                      // the server refuses further streams of the client
@@ -149,6 +150,9 @@ func (c *conn) serveStream(s *stream) {
 func (c *conn) finish(s *stream) {
 	c.mu.Lock()
 	delete(c.streams, s.StreamID())
+	if s.method != "" && c.drain.work.Err() != nil {
+		c.cut = append(c.cut, *s)
+	}
 	c.ended = time.Now()
 	last := c.closed && len(c.streams) == 0
 	c.mu.Unlock()
@@ -380,22 +384,3 @@ func (c *conn) awaitDelivery() {
 }
 
 func (c *conn) remote() string { return c.quic.RemoteAddr().String() }
-
-// unfinished returns the unfinished requests of c.
-func (c *conn) unfinished(now time.Time) (all []httpdrain.Cut) {
-	for _, s := range c.copyStreams() {
-		all = append(all, s.cut(c, now))
-	}
-	return all
-}
-
-// copyStreams returns copies of the streams that are being served.
-func (c *conn) copyStreams() []stream {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	streams := make([]stream, 0, len(c.streams))
-	for _, s := range c.streams {
-		streams = append(streams, *s)
-	}
-	return streams
-}

@@ -42,6 +42,28 @@ func (s *stream) cut(c *conn, now time.Time) httpdrain.Cut {
 	return httpdrain.Cut{Method: s.method, Route: s.route, Remote: c.remote(), Age: now.Sub(s.opened), Hijacked: s.hijacked != nil}
 }
 
+// unfinished returns the requests of c that were not finished when Force was called. These include the
+// requests whose handlers have returned since then, because closing the connection discards their
+// responses.
+func (c *conn) unfinished(now time.Time) (all []httpdrain.Cut) {
+	c.mu.Lock()
+	streams := append(c.copyStreams(), c.cut...)
+	c.mu.Unlock()
+	for _, s := range streams {
+		all = append(all, s.cut(c, now))
+	}
+	return all
+}
+
+// copyStreams returns copies of the streams that are being served. The caller holds c.mu.
+func (c *conn) copyStreams() []stream {
+	streams := make([]stream, 0, len(c.streams))
+	for _, s := range c.streams {
+		streams = append(streams, *s)
+	}
+	return streams
+}
+
 // findPattern returns the pattern of the server's [http.ServeMux] for a path, or "" if there is none.
 func (d *drain) findPattern(method, path string) (pattern string) {
 	if mux, ok := d.handler().(*http.ServeMux); ok && strings.HasPrefix(path, "/") {
@@ -223,7 +245,10 @@ func (d *drain) describe(int) ctxkey.Work {
 	var requests []running
 	now, conns := time.Now(), d.snapshot()
 	for _, c := range conns {
-		for _, s := range c.copyStreams() {
+		c.mu.Lock()
+		streams := c.copyStreams()
+		c.mu.Unlock()
+		for _, s := range streams {
 			if s.method != "" && s.hijacked == nil {
 				requests = append(requests, running{c, s})
 			}
