@@ -23,8 +23,8 @@ import (
 // balancer should have removed this server.
 const retryAfter = 100 * time.Millisecond
 
-// healthWatch is the health service's stream Watch, whose handler never returns by itself. When the
-// stream is ended, the client knows that this server is not serving.
+// healthWatch is the health service's stream Watch, whose handler never returns by itself. So the
+// interceptor ends it at the stop, and the client learns that this server is not serving.
 const healthWatch = "/grpc.health.v1.Health/Watch"
 
 // An InterceptorOption configures an interceptor.
@@ -190,7 +190,8 @@ func (c *call) answer(err error) error {
 	return err
 }
 
-// refuse returns the error for a call whose handler is not called because work has been cancelled.
+// refuse returns the error for a call whose handler is not called because work, the hard context of
+// the scope, has been cancelled.
 func refuse(ctx, work context.Context) error {
 	// SetTrailer fails if the call has no transport, as in a test of an interceptor.
 	_ = grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(retryAfter.Milliseconds(), 10)))

@@ -135,8 +135,8 @@ func Serve(s *ctxshutdown.Swansong, srv *grpc.Server, ln net.Listener, opts ...O
 		return o.drain(s, connections, srv, l)
 	}
 	if failure != nil && s.Err() == nil {
-		// Streams may last for long, because s is not stopped, but the caller must learn of the
-		// failure at once.
+		// The caller must learn of the failure at once. The drain may take long, because s is not
+		// stopped and streams do not end by themselves, so it goes on in the background.
 		go drain()
 		return fmt.Errorf("grpcdrain: serve on %v: %w", ln.Addr(), failure)
 	}
@@ -144,7 +144,7 @@ func Serve(s *ctxshutdown.Swansong, srv *grpc.Server, ln net.Listener, opts ...O
 	if running && cut == nil { // if calls were cut off, do not wait, because srv.Serve returns only when all handlers have returned
 		<-served // Serve's error says only that the drain has stopped the server
 	}
-	return cut // ignores an error of the listener at the time of the stop
+	return cut // an error of the listener is ignored here, because s has been stopped anyway
 }
 
 // drain sends each client a GOAWAY and waits for the running calls, until Work of s is cancelled.
@@ -168,7 +168,7 @@ func (o *server) drain(s, connections *ctxshutdown.Swansong, srv *grpc.Server, l
 		return nil
 	case <-timer.C:
 		select {
-		case <-drained: // the drain ended at the same time
+		case <-drained: // the drain ended at the same time as the timer
 			return nil
 		default:
 		}

@@ -202,9 +202,9 @@ func (c *conn) writeGoAway(id quic.StreamID) {
 	frame := quicvarint.Append(nil, frameGoAway)
 	frame = quicvarint.Append(frame, uint64(quicvarint.Len(uint64(id))))
 	frame = quicvarint.Append(frame, uint64(id))
-	c.control.SetWriteDeadline(time.Now().Add(headerTimeout)) // the client may not accept more data on the stream
+	c.control.SetWriteDeadline(time.Now().Add(headerTimeout)) // the client might not read the control stream, and Write would block
 	if _, err := c.control.Write(frame); err != nil {
-		c.control = nil // a part of the frame may have been written
+		c.control = nil // a part of the frame may have been written, and no frame can follow that
 	}
 }
 
@@ -258,7 +258,7 @@ func (c *conn) hasRequest() bool {
 	return !c.opened.IsZero()
 }
 
-// linger returns for how long the client must have opened no stream until the server assumes that the
+// linger returns how long the client must have opened no stream before the server assumes that the
 // client has read the first GOAWAY.
 func (c *conn) linger() time.Duration {
 	return max(minLinger, min(4*c.quic.ConnectionStats().SmoothedRTT, maxLinger))

@@ -20,8 +20,8 @@ import (
 // types of these fields are checked, so [Serve] returns an error if a version of quic-go has other
 // fields.
 
-// A streamTable describes a field of quic.Conn.streamsMap: a struct with the streams of one kind.
-// The streams are a map from their ids, which the field mutex guards.
+// A streamTable is the name of a field of quic.Conn.streamsMap: a struct with the streams of one
+// kind. Its field mutex guards a map from the ids of the streams to the streams.
 type streamTable string
 
 const (

@@ -33,8 +33,8 @@ type stream struct {
 	isMatched bool
 }
 
-// cut describes the request. The caller has a copy of the stream, because finding the pattern of the
-// route may call code of the user.
+// cut describes the request. It must be called on a copy of the stream, without c.mu, because it
+// may call code of the user to find the pattern of the route.
 func (s *stream) cut(c *conn, now time.Time) httpdrain.Cut {
 	if s.method != "" && !s.isMatched {
 		s.route = cmp.Or(c.drain.findPattern(s.method, s.route), s.route)
@@ -142,7 +142,7 @@ func (c *conn) streamOf(r *http.Request) *stream {
 // A request is the ResponseWriter that a handler gets.
 type request struct {
 	http.ResponseWriter
-	r      *http.Request // only the handler's goroutine may read it
+	r      *http.Request // only the handler's goroutine may use it, because handlers and middleware change it
 	conn   *conn
 	stream *stream
 }
@@ -259,7 +259,8 @@ func (d *drain) describe(int) ctxkey.Work {
 	}
 	w := ctxkey.Work{Noun: "request", Count: len(requests)}
 	slices.SortFunc(requests, func(a, b running) int { return a.opened.Compare(b.opened) })
-	// cut may ask the mux for a pattern, which takes time, so it is called only for these requests.
+	// cut may ask the mux for a pattern, which takes time, so it is called only for the oldest
+	// requests.
 	for _, q := range requests[:min(len(requests), ctxkey.MaxNamed)] {
 		cut := q.cut(q.conn, now)
 		w.Named = append(w.Named, ctxkey.NamedWork{Name: name(cut), Age: cut.Age})

@@ -73,7 +73,7 @@ func Serve(s *ctxshutdown.Swansong, srv *http3.Server, pc net.PacketConn, opts .
 		waiting.Go(func() { d.awaitLameDuck(p) })
 		defer waiting.Wait()
 	}
-	defer cancel() // this deferred call runs before the deferred wait above
+	defer cancel() // deferred after the wait, and so called before it: the wait ends when the scope is stopped
 
 	accepting := make(chan error, 1)
 	go func() { accepting <- d.accept(ln) }()

@@ -29,7 +29,7 @@ import (
 )
 
 func main() {
-	stops := flag.Int("stops", 30, "stops under load, each way")
+	stops := flag.Int("stops", 30, "`number` of stops under load for each way to stop a server")
 	write := flag.Bool("write", false, "also write docs/measured/http3drain-figures.md")
 	flag.Parse()
 	w := figures.NewPage("docs/measured/http3drain-figures.md", head)
