@@ -16,7 +16,7 @@ import (
 type ledger struct {
 	loop  *eventloop.Loop
 	pool  *eventloop.Pool
-	limit time.Duration // an audit may take this long
+	limit time.Duration // time limit of an audit
 
 	// compute does the work of an audit, on a worker of the pool. It gets copies of the values that it
 	// needs, because the loop may change the ledger meanwhile.

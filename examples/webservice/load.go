@@ -103,7 +103,7 @@ type client struct {
 	tally
 	addr    string
 	request string
-	pause   time.Duration // between two requests
+	pause   time.Duration // time between two requests
 }
 
 func (c *client) run() {

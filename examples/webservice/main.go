@@ -140,7 +140,7 @@ func deploy(ctx context.Context, way string) (r result, err error) {
 	if err != nil {
 		return r, err
 	}
-	defer d.kill() // has an effect only if deploy returns early
+	defer d.kill() // for an early return; later, both processes have ended
 	fmt.Printf("  under load for %v\n", warmUp)
 	select {
 	case <-time.After(warmUp):

@@ -25,7 +25,8 @@ type service struct {
 }
 
 const (
-	// Once a second, as Redis syncs its append-only file by default, because a sync is expensive.
+	// The service writes to disk once a second, as Redis does by default with its append-only file,
+	// because a sync is expensive.
 	flushEvery = time.Second
 	mailEvery  = time.Second
 	// A stream sends this number of chunks, or fewer if the service is told to stop.

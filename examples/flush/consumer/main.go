@@ -17,7 +17,7 @@ func main() { store.Main(consume) }
 func consume(s *ctxshutdown.Swansong, file string) error {
 	fmt.Println("ready")
 	n := 0
-	for ctxshutdown.Sleep(s, time.Millisecond) { // false after the stop
+	for ctxshutdown.Sleep(s, time.Millisecond) { // Sleep returns false after the stop
 		n++
 		fmt.Println("message", n)
 	}

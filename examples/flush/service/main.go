@@ -38,6 +38,6 @@ func serve(s *ctxshutdown.Swansong, file string) error {
 		}
 	})
 	fmt.Println("ready")
-	err = httpdrain.Serve(s, srv, ln) // returns when every request has been answered
+	err = httpdrain.Serve(s, srv, ln) // Serve returns when s has been stopped and every request has been answered
 	return errors.Join(err, store.Save(s.Work(), file, int(answered.Load())))
 }

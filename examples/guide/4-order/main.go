@@ -38,7 +38,7 @@ func run(addr, name string) error {
 	}
 	defer file.Close()
 	return graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
-		ln, err := net.Listen("tcp", addr) // may fail, so do it before creating stages that must be stopped
+		ln, err := net.Listen("tcp", addr) // Listen may fail, so call it before creating stages that must be stopped
 		if err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ const (
 
 // export sends the rows one by one.
 func export(w http.ResponseWriter, r *http.Request) {
-	ctx := r.Context() // ends when the drain is cut short, and when the client disconnects
+	ctx := r.Context() // ctx ends when the drain is cut short, and when the client disconnects
 	scope, _ := ctxshutdown.FromContext(ctx)
 	stopped, extended := scope.Done(), false
 	for i := range rows {

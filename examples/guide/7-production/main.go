@@ -37,7 +37,7 @@ func run(addr, admin string, phases ...graceful.Option) error {
 	if err != nil {
 		return err
 	}
-	defer probes.Close() // after the drain, so that probes, metrics and the debug page are available until then
+	defer probes.Close() // closed after the drain, so that probes, metrics and the debug page are available until then
 	opts := append(phases,
 		graceful.WithLogger(slog.Default()),
 		graceful.WithScope(ctxshutdown.WithTrace()), // adds lines and ages to reports, for about 0.5 µs a guard
@@ -59,7 +59,7 @@ func run(addr, admin string, phases ...graceful.Option) error {
 			}
 		}()
 
-		ln, err := graceful.Listen("tcp", addr) // under a .socket unit, the socket of systemd
+		ln, err := graceful.Listen("tcp", addr) // under a .socket unit, Listen returns the socket of systemd
 		if err != nil {
 			return err
 		}

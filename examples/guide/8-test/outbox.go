@@ -16,7 +16,7 @@ type Outbox struct {
 
 type mail struct {
 	text  string
-	guard *ctxshutdown.Guard // held until the mail is sent
+	guard *ctxshutdown.Guard // a guard that is held until the mail is sent
 }
 
 // New returns an outbox with the given number of workers. They end with the Work context of scope.
