@@ -193,8 +193,8 @@ func (c *Conn) withdraw(m *queuedMessage) bool {
 		old.delivery.complete(ErrSuperseded)
 		c.release(old)
 	}
-	// If no ordered message is left behind the coalesced notifications that preceded m, these must
-	// fail.
+	// After a Close, a coalesced notification is written only if an ordered message follows it.
+	// Without m, this may no longer be the case for those that preceded m, and then they must fail.
 	if c.queue.refusesCoalesced {
 		c.refuseCoalesced()
 	}

@@ -96,7 +96,7 @@ func (b *inbox) add(m message) {
 	}
 }
 
-// end is called by the read loop before it ends.
+// end records that the read loop is about to end, so that no more messages arrive.
 func (b *inbox) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

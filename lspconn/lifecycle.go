@@ -120,7 +120,7 @@ func (c *Conn) initialize() error {
 func (c *Conn) awaitStop() error {
 	readDone := c.readDone
 	if c.external != nil {
-		readDone = nil // the user of a Process may stop reading at any time
+		readDone = nil // the end of reading is no failure of a Process, whose user may stop reading at any time
 	}
 	var idle *time.Timer
 	var idleTime <-chan time.Time // ticks when the idle time may be over; nil without a time-out

@@ -102,7 +102,7 @@ func (m *Manager) Conn(ctx context.Context, key string) (*Conn, error) {
 	}
 	defer func() { <-e.lock }()
 	if e.conn != nil && e.conn.Err() == nil {
-		m.callOnRestart(key, e) // calls the function again if it has panicked before
+		m.callOnRestart(key, e) // does nothing unless the function of WithOnRestart has panicked in an earlier call of Conn
 		return e.conn, nil
 	}
 	if e.conn != nil {
@@ -117,7 +117,7 @@ func (m *Manager) Conn(ctx context.Context, key string) (*Conn, error) {
 	server.key = key
 	conn, err := start(m.scope, server, m.start, m)
 	if m.scope.Err() != nil {
-		err = closingError(key) // the scope closes the connection if it was started
+		err = closingError(key) // if the server was started, the stopped scope closes the connection
 	}
 	if err != nil && conn == nil {
 		return nil, err

@@ -17,7 +17,7 @@ func (b *inbox) notify(m message) (ordered bool) {
 		c.server.OnNotify(ctx, *m.Method, m.Params)
 	}, func(p *PanicError) {
 		if p != nil {
-			b.stopHandlers() // releases h: this goroutine may be about to end, by runtime.Goexit
+			b.stopHandlers() // another goroutine delivers from now on: after runtime.Goexit, this goroutine ends
 		}
 		ordered = b.finish(h)
 	})

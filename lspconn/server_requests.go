@@ -70,7 +70,7 @@ func (b *inbox) request(m message) (ordered bool) {
 			m.guard.Release()
 		}
 		if p != nil {
-			b.stopHandlers() // releases h: this goroutine may be about to end, by runtime.Goexit
+			b.stopHandlers() // another goroutine delivers from now on: after runtime.Goexit, this goroutine ends
 		}
 		ordered = b.finish(h)
 	})

@@ -134,7 +134,8 @@ func (s *Server) handle(m Message) (exit bool) {
 	return false
 }
 
-// handleResponse answers the client request for which a request of ours was sent.
+// handleResponse handles the client's response to a request of this server. If a request of the
+// client waits for that response, handleResponse answers it.
 func (s *Server) handleResponse(m Message) {
 	s.mu.Lock()
 	delayed, ok := s.asked[string(m.ID)]

@@ -58,7 +58,7 @@ func realServers(w io.Writer, folder, only string, load int) error {
 	}
 	files := map[string]string{
 		"go.mod":       "module example.com/small\n\ngo 1.25\n",
-		"sgconfig.yml": "ruleDirs: []\n", // without it, ast-grep exits
+		"sgconfig.yml": "ruleDirs: []\n", // ast-grep exits if there is no such file
 	}
 	var installed []realServer
 	for _, s := range known {
