@@ -13,7 +13,7 @@ import (
 // with more rounds, because the machine may be busy. Allocations do not depend on the load of the
 // machine, so they must be exact.
 
-// attempts are the numbers of rounds of the measurements of a row.
+// attempts are the numbers of rounds of the first, the second and the third measurement of a row.
 var attempts = []int{5, 11, 31}
 
 // slack is the factor by which a ratio may exceed its target, if the row has no gate of its own.

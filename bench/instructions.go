@@ -29,7 +29,7 @@ const (
 type counted struct {
 	what   string
 	repeat func(n int)
-	large  bool // an operation takes about a thousand times as many instructions as other operations
+	large  bool // repeated a thousandth as often, because an operation takes about a thousand times as many instructions
 }
 
 func countable() []counted {
