@@ -199,7 +199,7 @@ func (r result) reason() string {
 		{"panic: test timed out after ", "times out"},
 		{"WARNING: DATA RACE", "has a data race"},
 		{"fatal error: all goroutines are asleep", "deadlocks"},
-		{"panic: deadlock: ", "deadlocks"}, // package synctest reports this for a bubble
+		{"panic: deadlock: ", "deadlocks"}, // package synctest reports a deadlock in a bubble by this panic
 		{"panic: ", "panics"},
 	} {
 		if strings.Contains(r.output, s[0]) {
