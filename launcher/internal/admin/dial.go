@@ -20,8 +20,9 @@ func Dial(dir string) (pb.LauncherAdminInterfaceClient, *grpc.ClientConn, error)
 // DialTLS returns a client of a launcher over TCP, at host:port; see launcher.DialTLS. It reads the
 // files, so that a missing one is an error here and not at the first call.
 //
-// The target is passthrough, and no proxy of the environment is used: the connection goes to
-// exactly the host that the user has named, and the certificate has to be valid for it.
+// The scheme passthrough keeps package grpc from resolving the host, and no proxy of the
+// environment is used. So the connection goes to exactly the host that the user has named, and the
+// certificate has to be valid for it.
 func DialTLS(address string, files mtls.Files) (pb.LauncherAdminInterfaceClient, *grpc.ClientConn, error) {
 	if _, _, err := transport.SplitAddress(address); err != nil {
 		return nil, nil, fmt.Errorf("launcher: %w", err)

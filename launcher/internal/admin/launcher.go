@@ -60,7 +60,7 @@ type Launcher interface {
 	// or, if both names are empty, all processes.
 	DryRun(ctx context.Context, id, group string) ([]*pb.DryRun, error)
 
-	// Notifier returns the process that notifications for id are about.
+	// Notifier returns the process with this id, which receives its notifications.
 	Notifier(id string) (Process, error)
 
 	// Upgrade executes another program in the place of this one, which takes over. It returns only

@@ -157,7 +157,8 @@ func (s *Server) Stop() {
 	s.serving.Wait()
 }
 
-// stopUsers makes ServeUser fail from now on. It returns the servers for other users, once.
+// stopUsers makes ServeUser fail from now on. It returns the servers for other users, which the
+// caller stops; a second call returns none.
 func (s *Server) stopUsers() []listening {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -54,7 +54,7 @@ func LookUp(g spec.Group) (as *proc.User, env []string, field string, err error)
 	return as, env, "", nil
 }
 
-// lookUpUser sets the ids of the user, and of the groups of the user.
+// lookUpUser sets the ids in as: that of the user, and those of the groups of the user.
 //
 // The user is looked up by name, then by number. A number without a user is allowed, as in
 // containers, where often no user has a name; then the group must be configured, because there is

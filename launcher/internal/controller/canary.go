@@ -57,8 +57,8 @@ func (c *Controller) checkCanaries(now time.Time, again func(time.Time)) {
 // startCheck starts a check. Its result counts unless the checks have ended meanwhile, because the
 // roll has gone on, was rolled back, or was superseded.
 //
-// The Host calls the function with the result, with the Controller locked. The comparison of the
-// pointers tells whether the checks are still those that this one belongs to.
+// The Host calls the function with the result, with the Controller locked. The function ignores the
+// result if c.checks are no longer those of which the check was one.
 func (c *Controller) startCheck(cfg spec.CanaryCheck, now time.Time) {
 	k := canary.Check{CanaryCheck: cfg, Group: c.name, Revision: c.roll.To}
 	for _, i := range c.instances.sorted() {

@@ -257,8 +257,8 @@ func (c *Controller) view(now time.Time) roll.View {
 	return v
 }
 
-// versionOf returns what a revision is to the roll. Without a roll the wanted revision is new and
-// every other one is old.
+// versionOf returns whether a revision counts as old or new in the roll. Without a roll the wanted
+// revision is new and every other one is old.
 func (c *Controller) versionOf(revision int) roll.Version {
 	if c.roll != nil {
 		return c.roll.VersionOf(revision)
@@ -287,8 +287,8 @@ func (c *Controller) start(revision int) bool {
 }
 
 // stop stops a process, whose exit is then no failure. With noReplacement, no other process is
-// started in its place. In a roll, the reason of a process of another revision names the present
-// one.
+// started in its place. If a roll replaces the process, the reason for the stop names the revision
+// that takes its place.
 func (c *Controller) stop(i *instance, reason string, noReplacement bool) {
 	if c.roll != nil && i.Revision() != c.revisions.Current {
 		reason = fmt.Sprintf("%s by revision %d", reason, c.revisions.Current)

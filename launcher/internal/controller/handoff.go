@@ -11,7 +11,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
-// A Handoff is what a group hands over besides its part of the state file. It has secrets.
+// A Handoff is what a group hands over besides its part of the state file. It contains secrets.
 type Handoff struct {
 	Epoch              int64 // Controller.epoch, as statefile.ToMillis returns it
 	Revisions          revision.Set
@@ -71,8 +71,8 @@ func (c *Controller) ResumeFrom(h *Handoff, r statefile.Group) {
 			r.Config, r.Source = configured.Config, configured.Source // use the configuration that was not encoded: JSON does not preserve bytes that are not UTF-8
 		}
 	}
-	// A group need not have the configuration that was loaded last, for instance after a rollback.
-	// That one is the newest revision.
+	// The configuration that was loaded last need not be the one that the group wants, for instance
+	// after a rollback. Then it is that of the newest revision.
 	if !sameConfig(*c.Config(), configured.Config) && !sameConfig(c.revisions.ByNumber[newest].Config, configured.Config) {
 		c.changed = configured
 	}

@@ -34,8 +34,8 @@ type Health struct {
 	Processes  []process.Status // processes that exist, oldest first, then processes that have ended, latest last
 }
 
-// Health returns the condition of the group. With failing, it names the processes that the state
-// file lacks.
+// Health returns the condition of the group. failing says that the state file cannot be written.
+// Then Health names the processes that are missing from it.
 func (c *Controller) Health(now time.Time, failing bool) Health {
 	cfg, desired := c.Config(), c.desired()
 	short := c.revisions.Wanted().Shortfall

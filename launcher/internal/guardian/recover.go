@@ -37,7 +37,7 @@ func find(dir string) (l leftovers) {
 			l.guardians = append(l.guardians, m.Adoptable)
 		case m.Getenv(spawn.EnvKeep) == "":
 			l.doomed = append(l.doomed, m)
-		case m.LeadsGroup && !slices.ContainsFunc(l.kept, known): // processes with the same id that do not lead a group are descendants of the one that does
+		case m.LeadsGroup && !slices.ContainsFunc(l.kept, known): // of processes with the same id, one leads a process group, and the others are its descendants
 			l.kept = append(l.kept, m)
 		}
 	}

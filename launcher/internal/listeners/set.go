@@ -88,8 +88,8 @@ func (s Set) Addrs() (all []net.Addr) {
 	return all
 }
 
-// find returns the configured address of the listener that occupies the address a. In a Set made by
-// Planned, listeners are about to be opened.
+// find returns the configured address of the listener that occupies the address a. A listener of a
+// Set made by Planned is not open, and counts with its configured address.
 func (s Set) find(a address.Address) (l spec.Listen, ok bool) {
 	for i, l := range s.configured {
 		var occupied address.Address

@@ -58,7 +58,8 @@ func (stuck) GetReadinessStatus(context.Context, *pb.ReadinessRequest) (*pb.Read
 
 func (stuck) Shutdown(context.Context, *pb.ShutdownRequest) (*pb.ShutdownAck, error) { select {} }
 
-// A blackHole is a listener. Once it is open, its connections accept data and never answer.
+// A blackHole is a listener. Once the field open is set, the kernel still takes connections and
+// data, but nothing is read or answered.
 type blackHole struct {
 	net.Listener
 	open atomic.Bool

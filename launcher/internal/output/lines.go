@@ -60,7 +60,8 @@ func ReadLines(r io.Reader, maxLine int, masker func() *mask.Masker, f func(line
 	}
 }
 
-// Resume returns a reader that reads first what an earlier launcher has read and not dealt with.
+// Resume returns a reader that reads first kept, the beginning of a line that an earlier launcher
+// has read from the pipe, and then the rest from r.
 func Resume(kept []byte, r *proc.Output) io.Reader { return &resumed{r, kept} }
 
 type resumed struct {

@@ -84,7 +84,7 @@ type Process struct {
 	digest   string
 	scope    *ctxshutdown.Swansong // this scope ends with the process
 
-	adopted    *statefile.Process // the entry of a process that an earlier launcher started; nil for others
+	adopted    *statefile.Process // the entry in the state file, if an earlier launcher started the process; otherwise nil
 	unprepared bool               // the launcher could not prepare the start of a process to be kept; set before the last change of the status
 
 	inbox    chan lifecycle.Event
@@ -195,9 +195,9 @@ func (p *Process) publish(e events.Event) {
 	p.group.Publish(e)
 }
 
-// Send sends an event to run. It returns false if the process has ended. Send enters the gate, and
-// run leaves it when it has handled the event, so that an upgrade loses no event that was
-// acknowledged.
+// Send sends an event to run. It returns false if the process has ended. Send enters [Host].Gate,
+// and run leaves it when it has handled the event. So an upgrade, which closes the gate, loses no
+// event that was acknowledged.
 func (p *Process) Send(e lifecycle.Event) bool {
 	p.group.Gate.Enter()
 	select {

@@ -18,7 +18,8 @@ type Set struct {
 	ByNumber map[int]*Revision
 }
 
-// A Revision is a configuration of a group, and the number of its processes that are not wanted.
+// A Revision is a configuration of a group, and how many of the configured processes are not
+// wanted.
 type Revision struct {
 	Config     spec.Group
 	Source     any // the Source of the launcher.Config that it was loaded with

@@ -55,7 +55,10 @@ func (c Config) Validate() error {
 	check(c.OnFailure >= Pause && c.OnFailure <= Continue, "OnFailure is %d; it must be Pause, Rollback or Continue", int(c.OnFailure))
 	check(!c.OnlyForward || c.OnFailure != Rollback, "OnFailure is rollback, which OnlyForward rules out; use pause or continue")
 	check(c.Retries >= 0, "Retries is %d; it must not be negative", c.Retries)
-	check(min(c.MinReady, c.ProgressDeadline, c.CanaryWait, c.Backoff, c.MaxBackoff) >= 0, "a duration is negative")
+	check(c.MinReady >= 0, "MinReady is %v; it must not be negative", c.MinReady)
+	check(c.ProgressDeadline >= 0, "ProgressDeadline is %v; it must not be negative", c.ProgressDeadline)
+	check(c.CanaryWait >= 0, "CanaryWait is %v; it must not be negative", c.CanaryWait)
+	check(c.Backoff >= 0 && c.MaxBackoff >= 0, "Backoff is %v and MaxBackoff is %v; neither may be negative", c.Backoff, c.MaxBackoff)
 	check(c.ProgressDeadline == 0 || c.ProgressDeadline > c.MinReady,
 		"ProgressDeadline %v is not longer than MinReady %v, so every roll would miss it; raise ProgressDeadline", c.ProgressDeadline, c.MinReady)
 	return errors.Join(errs...)

@@ -30,7 +30,8 @@ const maxFailed = 4 << 10
 var caught = Signals{early.Signals}
 
 // The signals that the program before this one has handed over join those that this one has caught.
-// The children are listed here, before main can start any others.
+// The children, which the program before has started, are listed here, before main can start
+// others.
 func init() {
 	if caught.c != nil {
 		caught.add(os.Getenv(envSignals))

@@ -99,7 +99,7 @@ func versionOf(s corev1.PodSpec) int {
 // Ready.
 const readyTime = time.Hour
 
-// healthOf returns the health of a pod, and false if the pod does not count.
+// healthOf returns the health of a pod, and false for a pod that has failed, which does not count.
 func healthOf(p *corev1.Pod, minReady bool) (int, bool) {
 	switch {
 	case p.Status.Phase == corev1.PodFailed:

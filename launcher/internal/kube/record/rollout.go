@@ -84,7 +84,7 @@ func (r *rollout) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("no end after %d steps", len(r.Steps))
+	return fmt.Errorf("the rollout has not ended after %d steps", len(r.Steps))
 }
 
 // choose returns the next event.

@@ -54,9 +54,9 @@ func validate(name string) error {
 		return err
 	}
 	file.Job.Canonicalize()
-	// The types of the API and of the server have the same field names, apart from obsolete
-	// settings. The server itself copies field by field, in a package that depends on most of
-	// Nomad.
+	// The job of the API is converted to that of the server as JSON, because the two types have the
+	// same field names, apart from obsolete settings. The server itself copies field by field, in a
+	// package that depends on most of Nomad.
 	if text, err = json.Marshal(file.Job); err != nil {
 		return err
 	}
