@@ -43,7 +43,7 @@ func (l *limited) Close() error {
 	return l.Listener.Close()
 }
 
-// counted is a connection that makes room for another one when it is closed.
+// counted is a connection that frees its slot when it is closed.
 type counted struct {
 	*net.UnixConn
 	done func()

@@ -10,9 +10,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// notifications serves what processes push so that the launcher need not poll for it. A process can
-// notify only for itself: the kernel says which process is at the other end of the socket. Package
-// client makes the calls.
+// notifications serves the calls by which processes notify the launcher, so that it need not poll.
+// A process can notify only for itself: the kernel says which process is at the other end of the
+// socket. Package client makes the calls.
 type notifications struct {
 	pb.UnimplementedLauncherNotificationInterfaceServer
 	launcher Launcher
@@ -68,8 +68,8 @@ func (n *notifications) caller(ctx context.Context, id string) (Process, error) 
 	if !ok || !p.HasPID(info.PID) {
 		return nil, status.Errorf(codes.PermissionDenied, "pid %d may not notify for process %q", info.PID, id)
 	}
-	// A process of another user could have connected, ended, and left its connection to others. By
-	// now, its pid may be that of a process of a third user.
+	// A process of another user could have connected, passed the connection on, and ended. By now,
+	// its pid may be that of a process of a third user.
 	if n.only != nil && p.UID() != *n.only {
 		return nil, status.Errorf(codes.PermissionDenied, "process %q does not run as the user with uid %d", id, *n.only)
 	}

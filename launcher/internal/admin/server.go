@@ -42,7 +42,7 @@ type Server struct {
 	mu      sync.Mutex
 	users   map[uint32]listening // for notifications of processes of other users, by uid
 	stopped bool
-	serving sync.WaitGroup // the goroutines that serve users
+	serving sync.WaitGroup // the goroutines that serve sockets of other users
 }
 
 // listening is a gRPC server with its listener.
@@ -137,7 +137,7 @@ func (s *Server) Addr() net.Addr {
 	return s.tcp.Addr()
 }
 
-// Serve serves until Stop is called, except for sockets of other users, which are served at once.
+// Serve serves until Stop is called. The sockets of other users are served by ServeUser.
 func (s *Server) Serve() { s.each(func(l listening) { l.Serve(l.ln) }) }
 
 // Stop returns when the calls that are under way have ended. It aborts those that take longer than
@@ -181,8 +181,9 @@ func (s *Server) Close() {
 	s.serving.Wait()
 }
 
-// each calls f for all listeners concurrently and waits. Serve blocks in f until Stop, which calls
-// each as well: neither holds a lock, because the list does not change after the first Serve.
+// each calls f for all listeners concurrently, and returns when all calls have returned. Serve and
+// Stop both call it, and a call from Serve lasts until Stop. They hold no lock, because the list of
+// listeners does not change after the first Serve.
 func (s *Server) each(f func(listening)) {
 	var calls sync.WaitGroup
 	for _, l := range s.all {

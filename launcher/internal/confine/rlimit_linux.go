@@ -18,8 +18,9 @@ var resources = map[string]int{
 }
 
 // checkRlimit returns an error if a process cannot have the limit, because the launcher's own is
-// lower. Root can raise a limit, but a process that does not run as root cannot. Found here, the
-// error refuses the configuration. Otherwise the processes would fail at each start.
+// lower. Root can raise a limit, but a process that does not run as root cannot. The check of the
+// configuration calls checkRlimit, so that the configuration is refused. Otherwise the processes
+// would fail at each start.
 //
 // The limit is also refused if the launcher is root and could raise it: which user the Helper runs
 // as is not known here.

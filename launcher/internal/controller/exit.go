@@ -53,9 +53,10 @@ func (c *Controller) remove(i *instance, st process.Status) {
 // The field accounted makes sure that the process is counted and replaced once.
 //
 // What follows depends on the restart policy, on the outcome and on a roll that is under way;
-// package restart has the table. Its four results besides doing nothing: the group waits without
-// counting a failure, the process has finished, the group is given up, or a failure is counted and
-// the next process started after the back-off.
+// package restart has the table. If onExit does nothing more, the group or its roll starts another
+// process at once, if it needs one. Otherwise onExit delays the next start without counting a
+// failure, counts the process as finished, gives the group up, or counts a failure and delays the
+// next start by the back-off.
 func (c *Controller) onExit(i *instance, st process.Status) {
 	if i.accounted || c.stopping {
 		return

@@ -17,8 +17,8 @@ type Total struct {
 	mu         sync.Mutex
 	configured time.Duration // the total deadline; 0: none
 	derived    bool          // set if configured was computed from the groups
-	// removed has the total deadline that applied when a reload removed a group, by the scope of
-	// the group, until the group has ended.
+	// removed has an entry for each group that a reload has removed and that has not ended: the
+	// total deadline that applied at the reload, by the scope of the group.
 	removed map[*ctxshutdown.Swansong]time.Duration
 	began   time.Time     // when the stop of the groups began; zero if it has not begun
 	total   time.Duration // the total deadline of the stop that has begun; 0: no limit
@@ -39,7 +39,7 @@ func (d *Total) Configure(deadline time.Duration, derived bool, removed ...*ctxs
 	d.configured, d.derived = deadline, derived
 }
 
-// Forget is called when a removed group is gone.
+// Forget forgets a removed group, by its scope. It is called when the group has ended.
 func (d *Total) Forget(group *ctxshutdown.Swansong) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 func complaintsPath(dir string) string { return filepath.Join(dir, "guardian.err") }
 
 // Complaints returns the problems that guardians of earlier launchers have reported, one in each
-// line, and removes the file. If the file cannot be read, the reason is the only line: the problems
-// are lost, but not the fact that there were some.
+// line, and removes the file. If the file cannot be read, the only line is the reason, so that the
+// launcher still reports that there were problems.
 func Complaints(dir string) (lines []string) {
 	path := complaintsPath(dir)
 	text, err := os.ReadFile(path)
@@ -34,8 +34,8 @@ func Complaints(dir string) (lines []string) {
 	return lines
 }
 
-// complain reports a problem to the next launcher, and on stderr. The text becomes one line. The
-// error says that the next launcher will not learn of it.
+// complain reports a problem to the next launcher, and on stderr. The text becomes one line. If
+// there is an error, the next launcher will not learn of the problem.
 func complain(dir, text string) error {
 	fmt.Fprintln(os.Stderr, text)
 	f, err := os.OpenFile(complaintsPath(dir), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

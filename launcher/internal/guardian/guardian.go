@@ -114,7 +114,7 @@ func Start(cfg Config) (*Guardian, error) {
 }
 
 // start starts a guardian in the containment self. It is called by Start, and later only by the
-// goroutine watch, which holds starting.
+// goroutine watch, which holds the mutex starting.
 //
 // The guardian gets no signal when its parent dies, since its work begins then. It has no Linger
 // and no cgroup, as it starts no processes.

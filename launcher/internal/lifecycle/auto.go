@@ -13,7 +13,7 @@ import (
 // neither, and so for ready. A shorter health check timeout takes its place.
 const SettleTime = time.Second
 
-// The protocol auto finds out what a process uses. The field Uses says what is known:
+// The protocol auto finds out what a process uses. The field uses says what is known:
 //
 //	""        nothing yet: the launcher asks for readiness, and listens to messages
 //	grpc      the process has answered a call, or has sent a notification of the lifecycle protocol
@@ -22,7 +22,7 @@ const SettleTime = time.Second
 //	signals   the process has used neither of them until SettleTime, or until its probes succeeded
 //
 // The lifecycle protocol wins whenever it is used: it says all that sd_notify says. Of a process
-// that uses both, only the messages about the watchdog count. The field Expects says what earlier
+// that uses both, only the messages about the watchdog count. The field expects says what earlier
 // processes of the group have used. If that is one of the first two, the process becomes ready only
 // by the same, because a new process must not count as ready before it has said so.
 

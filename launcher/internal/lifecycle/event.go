@@ -41,7 +41,7 @@ type Event struct {
 
 	Probe        probe.Role
 	Notification notify.Message
-	Uses         spec.Protocol // what an adopted process was known to use
+	Uses         spec.Protocol // the protocol that an adopted process was known to use
 	Said         Said          // what an adopted process had said
 	Warming      bool          // an adopted process had become ready, and its readiness probe failed
 

@@ -83,8 +83,8 @@ type Machine struct {
 	startedAt   time.Time
 	passed      map[probe.Role]bool // the verdicts of the probes; a probe without a verdict counts as failed
 
-	uses           spec.Protocol // with protocol auto, what the process is known to use; empty if nothing is known yet
-	expects        spec.Protocol // what earlier processes of the group have used, if it is grpc or notify
+	uses           spec.Protocol // with protocol auto, the protocol that the process is known to use; empty if none is known yet
+	expects        spec.Protocol // the protocol that earlier processes of the group have used, if it is grpc or notify
 	settleAt       time.Time     // when a process that has said nothing counts as ready; zero if it never does
 	hasStatus      bool          // the process has sent STATUS
 	watchdog       time.Duration // time within which the process must send WATCHDOG=1 again; 0: it need not send that

@@ -68,7 +68,7 @@ func upgrades(w io.Writer, times int) error {
 	return nil
 }
 
-// An upgrading is a launcher that is upgraded.
+// An upgrading is the launcher that the measurement upgrades again and again.
 type upgrading struct {
 	dir, launcher string
 	log           bytes.Buffer // the log of the launcher; complete when the launcher has ended

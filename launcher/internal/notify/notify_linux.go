@@ -94,8 +94,8 @@ func (s *Socket) Drain() {
 }
 
 // receive handles one message, if one has arrived. It returns false if there was none. A message
-// that is too long or comes from a process that may not send is dropped without an error, and
-// counts as one.
+// that is too long or comes from a process that may not send is dropped without an error; receive
+// returns true for it, too.
 func (s *Socket) receive() bool {
 	s.gate.Enter()
 	defer s.gate.Leave()

@@ -11,9 +11,9 @@ import (
 //
 // The process gets w, which is open for reading as well, so the pipe always has a reader: while no
 // launcher runs, the process does not die of SIGPIPE, and the pipe keeps its content for the next
-// reader. If the process wrote to the log file itself, no program would have to read the pipe while
-// no launcher runs. But then the log would have no size limit, and a disk that hangs would block
-// the process.
+// reader. The process does not write to the log file itself, although no program would then have to
+// read a pipe while no launcher runs: the log would have no size limit, and a disk that hangs would
+// block the process.
 func MakeFIFO(path string) (r, w *os.File, err error) {
 	os.Remove(path)
 	if err := syscall.Mkfifo(path, 0o600); err != nil {

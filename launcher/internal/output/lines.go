@@ -28,7 +28,7 @@ func ReadLines(r io.Reader, maxLine int, masker func() *mask.Masker, f func(line
 	buf := make([]byte, 0, min(4<<10, maxLine)) // small at first, because most processes print short lines; it grows when necessary
 	for {
 		if keeper != nil {
-			keeper.Keep(buf[min(s.covered, len(buf)):]) // keeps the beginning of the next line without the rest of a secret, which is not printed
+			keeper.Keep(buf[min(s.covered, len(buf)):]) // what has been read of the next line, without the rest of a secret that is already masked
 		}
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]

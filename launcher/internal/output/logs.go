@@ -52,8 +52,8 @@ func NewLogs(w io.Writer, onError func(error)) *Logs {
 // the process has printed its last line. The file is nil if the output is discarded. Open does not
 // wait for the disk.
 //
-// The first process of a path decides about the limits of the file. Those of a configuration that
-// was reloaded meanwhile hold when the file is opened again.
+// The limits of the file are those of the process that opens its path first. If a reload changes
+// the limits, the new ones hold when the file is opened again.
 func (l *Logs) Open(c spec.Log, id string) (_ *File, done func()) {
 	path := c.File(id)
 	if path == "" {

@@ -14,8 +14,8 @@ import (
 // the next launcher. Only one goroutine may call Read.
 //
 // A line can be split when a launcher is killed, because the part that the launcher has read and
-// not yet written is lost. Apart from being killed, a launcher never hands over the pipe of a kept
-// process.
+// not yet written is lost. An upgrade splits none, because the launcher hands over what it has
+// read.
 type StoppableReader struct {
 	file    *os.File
 	maxRest int           // how many bytes are read after Stop; a longer line is split, as [ReadLines] would split it

@@ -121,11 +121,10 @@ func (p *Process) shutdownRequest(m *lifecycle.Machine) *pb.ShutdownRequest {
 		GraceEnforced: m.GraceEnforced}
 }
 
-// call calls the process and sends the result to the inbox. The timeout is no longer than the
-// interval of such calls.
+// call calls the process and sends the result to the inbox.
 //
-// The timeout bounds the call. An error of the call becomes the code and the text of the event, and
-// the answer is then nil.
+// The timeout, which is at most the interval of such calls, bounds the call. An error of the call
+// becomes the code and the text of the event, and the answer is then nil.
 func (p *Process) call(kind lifecycle.EventKind, timeout time.Duration, f func(ctx context.Context, e *lifecycle.Event) error) {
 	p.calls.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)

@@ -59,7 +59,7 @@ type Group struct {
 	Started   func()               // called when a process has been started
 	Changed   func(*Process)       // called after each change of the status of a process; it can ask the process for its Status
 
-	uses atomic.Pointer[spec.Protocol] // with protocol auto, what the process that became ready last uses; nil if none has
+	uses atomic.Pointer[spec.Protocol] // with protocol auto, the protocol of the process that became ready last; nil if none has
 }
 
 // expectedProtocol returns the protocol by which a new process has to become ready, because earlier
@@ -109,7 +109,7 @@ type Process struct {
 	status    Status
 	routed    bool // whether the process should be in routing; status.Routed says whether it is
 	adoptable proc.Adoptable
-	uses      spec.Protocol // what the process uses, as far as it is known
+	uses      spec.Protocol // the protocol that the process uses, as far as it is known
 	said      lifecycle.Said
 	grace     time.Duration // grace period of the stop, if it is not the configured one
 	stopTimes stopTimes

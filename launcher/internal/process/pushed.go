@@ -93,7 +93,7 @@ func (p *Process) drainNotify() {
 	}
 }
 
-// notified handles a message of the process.
+// notified handles a message of the process, as for sd_notify(3).
 func (p *Process) notified(m notify.Message) {
 	if m.MainPID != 0 && m.MainPID != p.proc.Pid() && p.proc.Follow(m.MainPID) {
 		p.mu.Lock()

@@ -20,8 +20,9 @@
 // one to pass next time. [Keep] decides for a group that is not being rolled.
 //
 // A test compares the decisions with those of the Kubernetes controllers, which
-// launcher/internal/kube has recorded into testdata. There is one difference: a group counts an
-// instance that is stopping for as long as it exists.
+// launcher/internal/kube has recorded into testdata. There are two differences: a group counts an
+// instance that is stopping for as long as it exists, and keeps an instance that has been ready for
+// less than MinReady while fewer than MinHealthy are available.
 //
 // Actions come one at a time because the conditions of a stop must hold when the stop begins. A
 // list of stops would rest on what was true when the list was made.

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// A Roll replaces all instances of a group by instances of another revision. It holds all state of
-// that: the revisions, the [State] and failures. Every method takes the rules and the
-// instances of the moment. The Canary of the rules is the configured one, which may exceed Desired.
+// A Roll replaces all instances of a group by instances of another revision. It holds the whole
+// state of that: the revisions, the [State] and failures. The rules and the instances can change,
+// so the methods take the present ones. The Canary of the rules is the configured one, which may
+// exceed Desired.
 //
 // If From equals To, the configuration of the instances to be replaced is not known, because an
 // earlier launcher has started them. Such a roll cannot be rolled back.
@@ -142,9 +143,10 @@ func (r *Roll) Other() int {
 	return r.From
 }
 
-// VersionOf returns what instances of a revision are to the roll. Besides From and To there can be
-// revisions of earlier rolls that were superseded before their end. They are never the target: on
-// the way forward everything but To is old, on the way back everything but From is new.
+// VersionOf returns whether instances of a revision count as old or new in the roll. Besides From
+// and To there can be revisions of earlier rolls that were superseded before their end. They are
+// never the target: on the way forward everything but To is old, on the way back everything but
+// From is new.
 func (r *Roll) VersionOf(revision int) Version {
 	if r.Forward() {
 		if revision == r.To {
@@ -158,7 +160,7 @@ func (r *Roll) VersionOf(revision int) Version {
 	return New
 }
 
-// RevisionOf returns the revision to start an instance of a version with.
+// RevisionOf returns the revision with which an instance of this version is started.
 func (r *Roll) RevisionOf(v Version) int {
 	if v == New {
 		return r.To
@@ -276,7 +278,7 @@ func (r *Roll) Next(c Config, v View) (step Step) {
 	return step
 }
 
-// rules returns the rules for this roll.
+// rules returns c with at most Desired canaries, and with OnlyForward as it is for this roll.
 func (r *Roll) rules(c Config) Config {
 	c.Canary = min(c.Desired, c.Canary)
 	c.OnlyForward = r.OnlyForward()

@@ -148,8 +148,9 @@ func (s State) update(c Config, v View, n census) State {
 	return s
 }
 
-// awaitCanaries lets the others follow when the canaries have stayed available and have passed
-// their check. The progress deadline bounds how long that check may take after CanaryWait.
+// awaitCanaries lets the roll replace the other instances when the canaries have stayed available
+// and have passed their check. The progress deadline bounds how long that check may take after
+// CanaryWait.
 func (s State) awaitCanaries(c Config, v View) State {
 	until, waiting := s.CanaryUntil(c, v)
 	switch {

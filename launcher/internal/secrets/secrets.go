@@ -61,10 +61,10 @@ func New(changed func()) *Secrets {
 // known, and a nil Masker masks nothing.
 func (s *Secrets) Masker() *mask.Masker { return s.current.Load().masker }
 
-// Values returns the values that are known now, sorted.
+// Values returns the secret values that are known now, sorted.
 func (s *Secrets) Values() []string { return s.current.Load().values }
 
-// Mask returns text without the values.
+// Mask returns text with the secret values in it masked.
 func (s *Secrets) Mask(text string) string { return s.Masker().Mask(text) }
 
 // MaskMetrics returns a copy of the metrics of a process without secrets. Fields that this launcher

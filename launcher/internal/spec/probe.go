@@ -87,7 +87,8 @@ func (p Probe) kinds() (all []string) {
 }
 
 // FillIn replaces zero values by the defaults of Kubernetes. It does nothing if there is no probe,
-// so that the zero value stays one. InitialDelay and TerminationGrace have the default 0.
+// so that the zero value remains the zero value. InitialDelay and TerminationGrace have the default
+// 0.
 func (p *Probe) FillIn() {
 	if !p.IsSet() {
 		return

@@ -63,7 +63,7 @@ type Process struct {
 	Grace        time.Duration  `json:"grace,omitempty"`
 	Port         int32          `json:"port,omitempty"`         // port of the process's lifecycle service over TCP
 	ServicePort  int            `json:"service_port,omitempty"` // what {port} stands for; 0: nothing
-	Uses         spec.Protocol  `json:"uses,omitempty"`         // with protocol auto, what the process uses
+	Uses         spec.Protocol  `json:"uses,omitempty"`         // with protocol auto, the protocol that the process uses
 	Warming      bool           `json:"warming,omitempty"`      // the process has become ready, and its readiness probe fails
 	NotReplaced  bool           `json:"spared,omitempty"`       // after the stop of the process, no other is started in its place
 

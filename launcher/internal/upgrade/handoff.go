@@ -27,7 +27,7 @@ type Handoff struct {
 	Dir    string // directory of the launcher
 	Admin  string // address of the admin service over TCP; empty if there is none
 	State  statefile.State
-	Groups map[string]json.RawMessage // what the groups have to know besides State, by name
+	Groups map[string]json.RawMessage // what has to be known of the groups besides State, by their names
 	Lines  json.RawMessage            // the last lines that processes have printed
 	Kept   map[string][2][]byte       // beginnings of lines that were read, by process, in the order of output.Streams
 

@@ -26,7 +26,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/peer"
 )
 
-// Of returns the path of the directory for the launcher with this directory.
+// Of returns the path of the directory for sockets of other users, beside the directory of the
+// launcher.
 func Of(launcherDir string) string { return launcherDir + ".users" }
 
 // In returns the path of the directory in which processes of the user with this uid make their
@@ -93,7 +94,7 @@ func canEnter(as *proc.User, info fs.FileInfo, owner int) bool {
 	return info.Mode()&need != 0
 }
 
-// Make makes what is missing for processes of the user.
+// Make makes the directory, and in it that of the user, as far as they are missing.
 func Make(launcherDir string, as *proc.User) error {
 	if err := Check(launcherDir, as); err != nil {
 		return err
