@@ -243,7 +243,7 @@ func TestWriter_ReturnsCauseOfItsContext(t *testing.T) {
 		cancel(mine)
 		end()
 		if _, err := ctxshutdown.NewWriter(ctx, io.Discard).Write(buffer[:]); !errors.Is(err, mine) {
-			t.Errorf("beside %s: %v", name, err)
+			t.Errorf("together with %s: %v", name, err)
 		}
 	}
 }

@@ -134,9 +134,9 @@ type RequestEntry struct {
 	Age     time.Duration
 }
 
-// Requests returns the requests of package httpdrain for which the scope waits, also if it is not
-// traced. The oldest come first, and there are 20 at most. Requests that an entry names by its Site, as
-// in traced scopes, are left out.
+// Requests returns the requests of package httpdrain for which the scope waits, even if the scope
+// is not traced. The oldest come first, and there are 20 at most. Requests that an entry names by
+// its Site, as in traced scopes, are left out.
 func (r GuardReport) Requests() (requests []RequestEntry) {
 	for _, w := range r.work.Named {
 		if !slices.ContainsFunc(r.entries, func(e GuardEntry) bool { return e.Site == w.Name }) {

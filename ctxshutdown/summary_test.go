@@ -67,7 +67,8 @@ func TestGuardReport_SummaryNamesRequestsAndJobs(t *testing.T) {
 	summary("4 requests, 1 job and mail ×9, oldest 12 s: GET /export")
 }
 
-// Guards that stand for no described work are counted beside it, and listed by the path of the scope.
+// Guards that stand for no described work are counted in addition to it, and listed by the path of
+// the scope.
 func TestGuardReport_CountsExtraGuards(t *testing.T) {
 	for _, test := range []struct {
 		guards  int

@@ -21,10 +21,10 @@ var (
 // A Loop runs callbacks on one goroutine. The package documentation describes its states and its
 // contract.
 //
-// The methods may be called concurrently, also from callbacks of the loop. The zero value is not
+// The methods may be called concurrently, even from callbacks of the loop. The zero value is not
 // usable: create a Loop with [New].
 //
-// Call Stop when a Loop is not needed any more. A Loop that the garbage collector finds unreachable
+// Call Stop when a Loop is no longer needed. A Loop that the garbage collector finds unreachable
 // stops when it has nothing left to do and no timer is pending, because no goroutine can post to
 // it. The line that has called New is then printed on standard error.
 type Loop struct {
@@ -46,9 +46,9 @@ type loop struct {
 	trace    tracer
 	guard    *ctxshutdown.Guard // released once the loop is Stopped, its timers are cancelled and its shutdown handle is triggered
 
-	// moreGuards is the number of guards beside guard that the loop itself holds: one during Run,
-	// and one for a function that is running if the loop is traced. It is set before such a guard
-	// is acquired.
+	// moreGuards is the number of guards that the loop itself holds in addition to guard: one
+	// during Run, and one for a function that is running if the loop is traced. It is set before
+	// such a guard is acquired.
 	moreGuards atomic.Int32
 
 	failure  atomic.Pointer[error] // the first panic or error, which Err returns

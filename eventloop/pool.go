@@ -366,5 +366,5 @@ func (p *Pool) WaitIdle(ctx context.Context) error { return p.jobs.wait(ctx, "jo
 
 // Stop stops the pool and returns the completion to wait for. From then on nothing is accepted;
 // accepted jobs run. Stop never blocks, may be called repeatedly, and may be called from anywhere,
-// also from jobs.
+// even from jobs.
 func (p *Pool) Stop() *ctxshutdown.Completion { return p.scope.Shutdown() }

@@ -53,7 +53,7 @@ func (c Counts) String() string {
 // timeout has no default, because only the program knows how long its producers take. With zero or
 // less, Quiesce only checks whether the loop is quiescent now. Before the start Quiesce waits for
 // handles only, and after the stop for handles and late offloads. A loop that has ended, as after
-// [Loop.Run], can run nothing any more: if callbacks were refused since its stop, Quiesce returns
+// [Loop.Run], can no longer run anything: if callbacks were refused since its stop, Quiesce returns
 // an error that counts them and wraps [ErrStopped]. If a callback calls Quiesce and Quiesce would
 // have to wait, it returns [ErrInCallback] at once.
 func (l *Loop) Quiesce(timeout time.Duration) error {

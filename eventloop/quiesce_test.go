@@ -140,7 +140,7 @@ func TestQuiesce_ReturnsWhenLoopEnds(t *testing.T) {
 	}
 }
 
-// When Run has returned, the loop cannot run callbacks any more. So Quiesce returns an error if the
+// When Run has returned, the loop can no longer run callbacks. So Quiesce returns an error if the
 // loop has refused callbacks since it was stopped. docs/internals/eventloop.md#quiesce
 func TestQuiesce_FailsAfterRunIfCallbacksWereRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -10,8 +10,9 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// Reports count guards that the user has acquired in the scope of a loop or a pool beside the callbacks
-// or jobs, so that the user learns what a drain waits for. docs/internals/eventloop.md#scope
+// Reports count guards that the user has acquired in the scope of a loop or a pool, in addition to
+// the callbacks or jobs, so that the user learns what a drain waits for.
+// docs/internals/eventloop.md#scope
 func TestReport_CountsGuardsThatUserHasAcquired(t *testing.T) {
 	type report struct {
 		Count   int

@@ -198,11 +198,11 @@ func (l *loop) runCallbacks() {
 	returned = true
 }
 
-// resume makes the loop continue after a callback has called runtime.Goexit. This goroutine can
-// only execute deferred calls any more, so a new goroutine continues the loop. If the loop must
-// stay on its goroutine, resume, which is a deferred call, continues the loop itself, and the stack
-// grows with each Goexit. The stack does not grow for ever, because the first Goexit has stopped
-// the loop.
+// resume makes the loop continue after a callback has called runtime.Goexit. From then on, this
+// goroutine can only execute deferred calls, so a new goroutine continues the loop. If the loop
+// must stay on its goroutine, resume, which is a deferred call, continues the loop itself, and the
+// stack grows with each Goexit. The stack does not grow for ever, because the first Goexit has
+// stopped the loop.
 func (l *loop) resume() {
 	if l.pinned {
 		l.run()

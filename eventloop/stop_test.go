@@ -432,7 +432,7 @@ func TestForce_OffloadWithTimeoutReceivesCauseOfForce(t *testing.T) {
 	testkit.Equal(t, "counters", s, eventloop.Snapshot{Accepted: 2, Executed: 2, LateCompletions: 1})
 }
 
-// A loop that is stopped before it was started is Stopped at once and cannot be started any more.
+// A loop that is stopped before it was started is Stopped at once and can no longer be started.
 func TestStop_BeforeStartIsFinal(t *testing.T) {
 	l := eventloop.New(context.Background())
 	awaitDone(t, l.Stop())

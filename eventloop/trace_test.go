@@ -151,8 +151,8 @@ func TestTrace_RunIsNotOldestWork(t *testing.T) {
 	}), nil)
 }
 
-// A summary names the line of a guard that the program has acquired on the scope of a loop, also while
-// the loop has nothing to run.
+// A summary names the line of a guard that the program has acquired on the scope of a loop, even
+// while the loop has nothing to run.
 func TestTrace_GuardOfProgramIsOldestWork(t *testing.T) {
 	l := eventloop.New(ctxshutdown.New(context.Background(), ctxshutdown.WithTrace()))
 	g := l.Scope().Guard()

@@ -43,7 +43,7 @@ type hooks struct {
 
 	mu     sync.Mutex
 	errors []error
-	closed bool // Run does not read the errors any more
+	closed bool // Run no longer reads the errors
 }
 
 func (h *hooks) add(err error) {

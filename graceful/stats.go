@@ -31,8 +31,8 @@ type abandonedScope struct {
 	late  int // the number of these guards that Late already counts
 }
 
-// ReadStats returns the counters. They never decrease. They are updated at the end of each run,
-// Late also afterwards, and Extensions at once.
+// ReadStats returns the counters. They never decrease. They are updated at the end of each run.
+// Late also grows after that, and Extensions counts each extension at once.
 //
 // Late counts the guards that were held when Work was cancelled or when the run was abandoned and
 // have been released since. A guard acquired after that may hide one that has not been counted yet.

@@ -49,8 +49,8 @@ graceful: waiting for export ×2 and mail ×1; cancelling them in 4 s
 	})
 }
 
-// What is printed about a request that is abandoned has its route, its client and its age, also without
-// tracing.
+// The text that Run prints about an abandoned request has its route, its client and its age, even
+// without tracing.
 func TestAbandonedError_NamesRequests(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		ln, leave := testkit.Listen(), make(chan struct{})
@@ -73,7 +73,7 @@ func TestAbandonedError_NamesRequests(t *testing.T) {
 }
 
 // A function that serves with two servers returns the error of the first that has drained, as errgroup
-// does. The error of Run also names the request of the other.
+// does. The error of Run also names the request of the other server.
 func TestForcedError_NamesRequestsOfAllServers(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		err := b.run(func(s *ctxshutdown.Swansong) error { // the stop begins after one second

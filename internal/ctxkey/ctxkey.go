@@ -81,7 +81,7 @@ type Tracing struct{}
 type Tracer interface {
 	// Name makes reports say site.String() for guard, a *ctxshutdown.Guard of the scope that has
 	// not been released, instead of the line that acquired it. Reports may call String at any time
-	// and on any goroutine, also after the release of the guard. Release may call String, too, for
+	// and on any goroutine, even after the release of the guard. Release may call String, too, for
 	// a warning.
 	Name(guard any, site fmt.Stringer)
 	// Caller returns the line that called into this module, in the form of reports.

@@ -226,7 +226,7 @@ func (n *Node) announce(v uint64, e *effects) {
 		p.depart(p.word.Add(minusChild), e) // another goroutine has set the bit, and counted n
 		return
 	}
-	n.retract(e) // if the announced guards have been released meanwhile
+	n.retract(e) // has an effect only if the announced guards have already been released
 }
 
 // retract undoes the announcement of n if n is announced and empty.

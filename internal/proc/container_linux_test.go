@@ -404,8 +404,9 @@ func TestProcess_EndsMembersThatLaterSearchesMiss(t *testing.T) {
 	})
 }
 
-// After Kill, a member that a search has found meanwhile is killed at once, too: the waiter does not
-// wait for a process that has not received SIGKILL. The test uses a process that no search can find.
+// After Kill, a member that only a later search finds is also killed at once: the waiter does not
+// wait for a process that has not received SIGKILL. The test uses a process that no search can
+// find.
 func TestKill_EndsMembersFoundAfterIt(t *testing.T) {
 	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
 		spec, started, other := contain(self("wait")), make(chan *proc.Process, 1), start(t, self("wait"))

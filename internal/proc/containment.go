@@ -63,10 +63,10 @@ func (p *Process) Adoptable(in Containment) Adoptable {
 	return Adoptable{in, p.pid, p.contain.born()}
 }
 
-// Identity returns what Adopt needs, also for a process that was not started in a containment of its
-// own.
+// Identity returns what Adopt needs, even for a process that was not started in a containment of
+// its own.
 func (p *Process) Identity() Adoptable { return p.Adoptable(p.contain.containment()) }
 
-// Empty kills all processes in the containment, including those that they start meanwhile, and
-// removes its cgroup. It returns the processes that are still running at the deadline.
+// Empty kills all processes in the containment, including those that they start during the call,
+// and removes its cgroup. It returns the processes that are still running at the deadline.
 func (p Containment) Empty(deadline time.Time) (survivors []Member) { return p.empty(deadline) }

@@ -75,7 +75,7 @@ func Exec(path string, args []string, env func() []string, files []*os.File) (er
 		return ErrNotMainThread
 	}
 	defer onForkingThread(func() {
-		syscall.ForkLock.Lock() // held so that no process that starts meanwhile inherits the files
+		syscall.ForkLock.Lock() // while it is held, no process starts, so none inherits the files
 		defer syscall.ForkLock.Unlock()
 		for _, f := range files {
 			if err = setCloseOnExec(f, false); err != nil {

@@ -167,7 +167,8 @@ func TestOutput_PauseLosesNoOutput(t *testing.T) {
 	o.Resume()
 }
 
-// A pause in the middle of what a process has printed before its end loses nothing of it.
+// A pause loses nothing of the output of a process that has ended, even if the reader has read only
+// a part of it.
 func TestOutput_ResumeLosesNothingOfEndedProcess(t *testing.T) {
 	p, err := proc.Start(proc.Spec{Args: []string{"printf", "all of it"}})
 	if err != nil {

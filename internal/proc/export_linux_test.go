@@ -73,8 +73,8 @@ func (p *Process) SetSlowest(d time.Duration) {
 // MoveDown moves this program and what it has started into a cgroup below its own.
 func MoveDown() error { return moveDown(ownCgroup()) }
 
-// HasPidfdInfo reports whether the kernel tells the exit status of a process that is no child of this
-// program, by its version.
+// HasPidfdInfo reports whether the kernel tells the exit status of a process that is not a child of
+// this program, by its version.
 func HasPidfdInfo() bool {
 	var major, minor int
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")

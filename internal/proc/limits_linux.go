@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// mainCgroup is the name of the cgroup that this program moves itself into, with the processes that it
-// has started beside itself, such as a guardian. The kernel enables controllers for the children of a
-// cgroup only if that cgroup itself contains no process.
+// mainCgroup is the name of the cgroup that this program moves itself into, with the processes that
+// it has started in its own cgroup, such as a guardian. The kernel enables controllers for the
+// children of a cgroup only if that cgroup itself contains no process.
 const mainCgroup = "swansong.main"
 
 func (l Limits) controllers() (names []string) {
@@ -101,8 +101,8 @@ func enable(cgroup string, controllers []string) error {
 	return err
 }
 
-// moveDown moves this program, and then what it has started beside itself, from a cgroup into
-// mainCgroup below it. What this program starts from then on begins there.
+// moveDown moves this program, and then the processes that it has started in its own cgroup, from
+// that cgroup into mainCgroup below it. What this program starts from then on begins there.
 func moveDown(cgroup string) error {
 	below := filepath.Join(cgroup, mainCgroup)
 	os.Mkdir(below, 0o755)
@@ -110,7 +110,7 @@ func moveDown(cgroup string) error {
 		if !isOwn(pid) {
 			continue
 		}
-		// A process that has ended meanwhile is not there to be moved.
+		// A process that has ended since it was listed cannot be moved.
 		if err := os.WriteFile(filepath.Join(below, "cgroup.procs"), []byte(pid), 0); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return err
 		}

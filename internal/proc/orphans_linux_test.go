@@ -64,8 +64,8 @@ func init() {
 	}
 }
 
-// A start removes the empty cgroups of programs that were killed, and no cgroup of a program that is
-// running.
+// Starting a process removes the empty cgroups of programs that were killed, and no cgroup of a
+// program that is running.
 func TestStart_RemovesCgroupsOfDeadPrograms(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		if kind != "cgroup" {
@@ -139,8 +139,8 @@ func runUntilKilled(t *testing.T, role string, files ...*os.File) string {
 	return line
 }
 
-// A start does not kill processes that may outlive the program that has started them, because a new
-// launcher adopts such processes.
+// Starting a process does not kill processes that may outlive the program that has started them,
+// because a new launcher adopts such processes.
 func TestStart_SparesProcessesThatMayOutliveTheirProgram(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		if kind != "cgroup" {

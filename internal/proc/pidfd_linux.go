@@ -125,7 +125,7 @@ func (m Member) await(deadline time.Time) {
 	m.poll(deadline)
 }
 
-// exitStatus returns the exit status of a process that has ended, also if it is no child of this
+// exitStatus returns the exit status of a process that has ended, even if it is not a child of this
 // program. The kernel tells it since Linux 6.15, when the parent of the process has reaped it;
 // exitStatus waits 100 ms for that.
 func exitStatus(pidfd *os.File) (status syscall.WaitStatus, ok bool) {

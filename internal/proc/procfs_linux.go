@@ -126,7 +126,8 @@ func read(fd int, b []byte) (n int, err error) {
 
 // descendants returns the children of a process, their children, and so on. Unlike a search in all
 // of /proc, it takes less than a millisecond. It misses processes whose parent has exited, and may
-// miss one if another child ends meanwhile. It finds nothing on kernels without CONFIG_PROC_CHILDREN.
+// miss one if another child ends at the same time. It finds nothing on kernels without
+// CONFIG_PROC_CHILDREN.
 func descendants(pid int) (found []Member) {
 	for _, task := range threads(pid) { // each thread has the children that it has started
 		text, _ := os.ReadFile(filepath.Join(task, "children"))

@@ -110,8 +110,8 @@ func (b *envlessProcesses) settled(m Member, all []Member) bool {
 			alive[processID{m.PID, m.start}] = since
 		}
 	}
-	// The new map omits processes that have ended. If it omits a living one, the time for which
-	// that process has had no environment only begins anew.
+	// The new map omits processes that have ended. If it omits one that is alive, only the time for
+	// which that process has had no environment begins again.
 	b.since = alive
 	return false
 }

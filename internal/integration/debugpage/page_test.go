@@ -59,7 +59,7 @@ func hold(s *ctxshutdown.Swansong, name string, n int) (release func()) {
 // The page follows the shutdown of a process, with real signals, phases and guards.
 func TestPage_ShowsPhasesAndGuardsDuringDrain(t *testing.T) {
 	needBrowser(t) // called before the test starts the process, because t.Skip after that would leave the process running
-	// Longer than the test, and short enough to be counted down in seconds.
+	// This time is longer than the test, and short enough to be counted down in seconds.
 	const rung = 59 * time.Second
 	begin, finish, end := make(chan *ctxshutdown.Swansong), make(chan struct{}), make(chan error, 1)
 	go func() {
