@@ -23,10 +23,10 @@
 //	  │                      └────────────Stop────────────────▶┘                       ▲
 //	  └────────────────────────────────────Stop────────────────────────────────────────┘
 //
-// Only a Running loop accepts callbacks. A Stopping loop runs what it has accepted, including the
-// completions of its offloads, and cancels its timers. [Loop.Stop] never blocks, so it may be called
-// from a callback, a timer or a completion. To wait for the end of the loop, wait for the completion
-// that Stop returns, outside of the loop's callbacks.
+// Only a Running loop accepts callbacks. A Stopping loop runs the callbacks that it has accepted,
+// including the completions of its offloads, and cancels its timers. [Loop.Stop] never blocks, so
+// it may be called from a callback, a timer or a completion. To wait for the end of the loop, wait
+// for the completion that Stop returns, outside of the loop's callbacks.
 //
 // A loop is a child scope of its context (see [ctxshutdown.WithCancel]): stopping the parent scope
 // stops the loop, the parent is complete only after the loop has drained, and reports name the loop,
@@ -49,7 +49,7 @@
 //  3. [Pool.WaitIdle]: the results of all offloads have been queued at the loop.
 //  4. [Loop.Quiesce], with a time limit of your choice, and [Loop.Stop].
 //  5. Wait for the completion that Stop returns: the loop's goroutine has ended.
-//  6. Release what the callbacks used, and read the [Stats].
+//  6. Release the resources of the callbacks, and read the [Stats].
 //
 // Stopping the scope that contains the loop and the pool performs steps 3 to 5. The single steps show
 // where a shutdown is blocked.

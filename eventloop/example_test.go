@@ -242,7 +242,7 @@ func ExampleWithPanicHandler() {
 	// goes on
 }
 
-// A panic handler that returns false stops the loop. What was accepted runs.
+// A panic handler that returns false stops the loop. The accepted callbacks still run.
 func ExamplePanicError() {
 	loop := eventloop.New(context.Background(), eventloop.WithPanicHandler(func(*eventloop.PanicError) (resume bool) { return false }))
 	loop.Start()

@@ -31,7 +31,7 @@ type Loop struct {
 	*loop
 }
 
-// A loop is what a Loop consists of. Its goroutine refers to the loop and not to the Loop, which can
+// A loop is the content of a Loop. Its goroutine refers to the loop and not to the Loop, which can
 // therefore become unreachable.
 type loop struct {
 	box      *inbox
@@ -168,9 +168,9 @@ func mustFunc(ok bool, what string) {
 }
 
 // Stop stops the loop and returns the completion to wait for. The state becomes Stopping before
-// anything else happens; from then on nothing is accepted, and what was accepted runs. Stop never
-// blocks, may be called repeatedly, and may be called from anywhere. A loop that was not started
-// becomes Stopped at once.
+// anything else happens; from then on nothing is accepted, and the accepted callbacks run. Stop
+// never blocks, may be called repeatedly, and may be called from anywhere. A loop that was not
+// started becomes Stopped at once.
 //
 // The completion resolves when the loop is Stopped, all its offloads have returned and its handles
 // have been released. In a callback, its Wait returns [ErrInCallback] instead of waiting. The

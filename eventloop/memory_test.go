@@ -57,8 +57,8 @@ func TestLoop_FreesMemoryOfLongQueue(t *testing.T) {
 	}
 }
 
-// What a callback has captured can be garbage-collected once the callback has returned, even while
-// the next one is running.
+// The values that a callback has captured can be garbage-collected once the callback has returned,
+// even while the next one is running.
 func TestLoop_FreesMemoryOfCallbacks(t *testing.T) {
 	l := startLoop(t)
 	free := block(t, l)
@@ -83,8 +83,8 @@ func postBig(l *eventloop.Loop) weak.Pointer[[1 << 10]int] {
 	return weak.Make(big)
 }
 
-// What a job has captured can be garbage-collected once the job has returned, even while the next
-// one is running.
+// The values that a job has captured can be garbage-collected once the job has returned, even while
+// the next one is running.
 func TestPool_FreesMemoryOfJobs(t *testing.T) {
 	p := newPool(t, 1)
 	gone := submitBig(p)

@@ -52,9 +52,10 @@ func WithInit(f func() error) Option {
 
 // WithPanicHandler makes a loop or a pool recover from panics and call f, on the goroutine that
 // panicked. If f returns true, the loop or pool continues. If it returns false, it stops: nothing
-// more is accepted, and what was accepted runs. Under graceful.Run, such a stop makes the process not
-// ready, is logged at once, stops the process, and Run returns a graceful.PanicError. If f panics or
-// calls [runtime.Goexit], that counts as another panic, and a loop stops.
+// more is accepted, and the accepted callbacks or jobs run. Under graceful.Run, such a stop makes
+// the process not ready, is logged at once, stops the process, and Run returns a
+// graceful.PanicError. If f panics or calls [runtime.Goexit], that counts as another panic, and a
+// loop stops.
 //
 // Without a panic handler, a panic ends the program like a panic in any goroutine, with the stack,
 // after a line that counts the lost callbacks, timers, offloads or jobs. A panic in the work of an

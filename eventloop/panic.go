@@ -72,9 +72,9 @@ func (l *loop) handlePanic(value any) {
 }
 
 // crash ends the program with the panic err, as a panic in any goroutine does: it panics again on
-// the stack on which the panic began. It first prints what the loop has not run. The loop releases
-// no guard, so that no goroutine that waits for it takes the drain for complete and ends the program
-// with exit code 0.
+// the stack on which the panic began. It first prints how many callbacks, timers and offloads the
+// loop has not finished. The loop releases no guard, so that no goroutine that waits for it takes
+// the drain for complete and ends the program with exit code 0.
 func (l *loop) crash(err *PanicError) {
 	l.crashing = true
 	c := l.counts()

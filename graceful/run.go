@@ -73,7 +73,7 @@ func Run(ctx context.Context, f func(s *ctxshutdown.Swansong) error, opts ...Opt
 	return r.drain(ctx)
 }
 
-// A run contains what a call of Run needs. Only f runs on another goroutine.
+// A run contains the state of a call of Run. Only f runs on another goroutine.
 type run struct {
 	*Process
 	f           func(s *ctxshutdown.Swansong) error

@@ -2,7 +2,8 @@
 //
 // Between sockets, pipes and files, io.Copy lets the kernel move the bytes (splice, sendfile,
 // copy_file_range on Linux). It recognizes such a pair by the types of its arguments, so a wrapper
-// around one of them would prevent that. So a wrapper passes what it wraps to this package.
+// around one of them would prevent that. So a wrapper passes the source or destination that it
+// wraps to this package.
 package copyio
 
 import (

@@ -48,7 +48,7 @@ type WorkDescriber struct {
 	Describe func(guards int) Work
 }
 
-// Work is what the guards of a scope stand for.
+// Work describes the work that the guards of a scope stand for.
 type Work struct {
 	Noun  string // the noun for the work in the singular, as in "request"
 	Count int    // the number of pieces of work; 0 if the guards only wait for guards of other scopes

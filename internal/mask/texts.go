@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// Texts returns what is masked for the values: each value, without white space around it, and its
-// usual encodings. These are:
+// Texts returns the texts that are masked for the values: each value, without white space around
+// it, and its usual encodings. These are:
 //
 //   - base64, of the standard and the URL alphabet, with and without padding, also as part of a
 //     longer text that was encoded as a whole, such as user:password in an HTTP header;

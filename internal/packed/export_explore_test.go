@@ -8,7 +8,7 @@ import (
 	"github.com/swansong-go/swansong/internal/steps"
 )
 
-// A Tree is what the explorer of schedules needs to know of the nodes that it explores. It hashes
+// A Tree has what the explorer of schedules must know about the nodes that it explores. It hashes
 // their states, so that the explorer recognizes a state that it has seen before. Addresses differ
 // from schedule to schedule, so nodes, stripes and channels are known by number.
 type Tree struct {

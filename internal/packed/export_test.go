@@ -26,7 +26,7 @@ func StripesOf(procs int, stacks []uintptr) (stripes int, indices []uint64) {
 // IsLinked reports whether n is in the child list of its parent.
 func (n *Node) IsLinked() bool { return n.word.Load()&unlinked == 0 }
 
-// UnlinkIfIdle does what a sweep of the parent's list does for n.
+// UnlinkIfIdle unlinks n if it is idle, as a sweep of the parent's list does.
 func (n *Node) UnlinkIfIdle() {
 	n.parent.mu.Lock()
 	defer n.parent.mu.Unlock()

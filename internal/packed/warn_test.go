@@ -6,7 +6,8 @@ import (
 	"github.com/swansong-go/swansong/internal/packed"
 )
 
-// acquiredBeforeWarning acquires a guard and reports what the value of Count says about a warning.
+// acquiredBeforeWarning acquires a guard and reports whether the value of Count proves that no
+// warning came before.
 func acquiredBeforeWarning(n *packed.Node) bool {
 	c, v := n.Count()
 	n.FinishAcquire(c, v)

@@ -29,7 +29,8 @@ const markKey = MarkVariable
 
 func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 	bound := spec.ParentDeath != 0
-	// What a launcher starts is in a containment, which the next launcher ends or adopts.
+	// The processes that a launcher starts are in a containment, which the next launcher ends or
+	// adopts.
 	marksOwner := bound && spec.In.Mark == ""
 	c := &container{mark: newMark(marksOwner)}
 	env := cmd.Environ()

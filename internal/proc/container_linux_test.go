@@ -311,7 +311,7 @@ func TestEnd_SkipsSIGTERMIfSIGKILLIsNotDueLater(t *testing.T) {
 }
 
 // A slow search for members delays neither SIGKILL nor the return of End. The error of End then
-// lists what is known without the search. The test holds up the search.
+// lists the processes that are known without the search. The test holds up the search.
 func TestEnd_DoesNotWaitForSearch(t *testing.T) {
 	p := start(t, self("ignore"))
 	readLine(t, p)
@@ -680,9 +680,9 @@ func TestWalk_SecondLookFindsProcessThatFirstLookMissed(t *testing.T) {
 	}
 }
 
-// TestStress_LeavesNoProcess starts each of 84 combinations of what a process does, how it is
-// contained and when it is ended. Many are ended at random times, between a fork and the following
-// exec. No process may be left.
+// TestStress_LeavesNoProcess starts processes in 84 combinations: they differ in what the process
+// does, how it is contained and when it is ended. Many are ended at random times, between a fork
+// and the following exec. No process may be left.
 func TestStress_LeavesNoProcess(t *testing.T) {
 	token := rand.Text()
 	var all sync.WaitGroup
@@ -744,7 +744,8 @@ func TestEnd_KillsBeforeKillDeadlineIfSearchesAreSlow(t *testing.T) {
 	}
 }
 
-// After Kill, what the leader has left behind is killed at once, and gets no time to exit.
+// After Kill, the processes that the leader has left behind are killed at once, and get no time to
+// exit.
 func TestKill_GivesLeftoversNoTimeToExit(t *testing.T) {
 	spec := self("wait")
 	spec.NoCgroup, spec.Linger = true, time.Hour

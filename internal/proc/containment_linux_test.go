@@ -74,7 +74,8 @@ func below(dirs []string) proc.Containment {
 }
 
 // ownDirectory returns a containment whose cgroup contains the cgroups of a test. In the directory of
-// this program, every program that starts a process removes what dead programs have left.
+// this program, every program that starts a process removes the cgroups that dead programs have
+// left.
 func ownDirectory(t *testing.T) proc.Containment {
 	c := proc.NewContainment()
 	c.Make()

@@ -70,7 +70,7 @@ func (p *Process) SetSlowest(d time.Duration) {
 	p.slowest = d
 }
 
-// MoveDown moves this program and what it has started into a cgroup below its own.
+// MoveDown moves this program and the processes that it has started into a cgroup below its own.
 func MoveDown() error { return moveDown(ownCgroup()) }
 
 // HasPidfdInfo reports whether the kernel tells the exit status of a process that is not a child of

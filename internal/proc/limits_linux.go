@@ -102,7 +102,8 @@ func enable(cgroup string, controllers []string) error {
 }
 
 // moveDown moves this program, and then the processes that it has started in its own cgroup, from
-// that cgroup into mainCgroup below it. What this program starts from then on begins there.
+// that cgroup into mainCgroup below it. Processes that this program starts from then on begin in
+// mainCgroup.
 func moveDown(cgroup string) error {
 	below := filepath.Join(cgroup, mainCgroup)
 	os.Mkdir(below, 0o755)

@@ -37,8 +37,8 @@ func init() {
 }
 
 // The kernel enables the controllers of limits only below a cgroup without processes. So a program
-// leaves its cgroup together with what it has started there, such as the guardian of a launcher. It
-// leaves processes of other programs where they are.
+// leaves its cgroup together with the processes that it has started there, such as the guardian of
+// a launcher. Processes of other programs stay in the cgroup.
 func TestLimits_ProgramLeavesItsCgroupWithItsProcesses(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		if kind != "cgroup" {

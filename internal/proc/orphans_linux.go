@@ -54,7 +54,8 @@ func newMark(bound bool) string {
 }
 
 // isDead reports whether the program is known to have ended. Nothing is known of programs in other
-// pid namespaces. A failure to read /proc, for example for want of file descriptors, proves nothing.
+// pid namespaces. A failure to read /proc, for example because no file descriptor is free, does not
+// prove that the program has ended.
 func (o owner) isDead() bool {
 	if o.ns != thisOwner().ns || o.start == 0 {
 		return false

@@ -56,7 +56,7 @@ func init() {
 	}
 	// The role "blind" cannot open any file. It prints whether the owner of a mark is known to be dead.
 	roles["blind"] = func(args []string) {
-		proc.OwnerIsDead(args[0]) // reads what has to be read only once
+		proc.OwnerIsDead(args[0]) // reads the owner of this program, which the second call does not read again
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{}); err != nil {
 			panic(err)
 		}
@@ -89,7 +89,7 @@ func TestStart_RemovesCgroupsOfDeadPrograms(t *testing.T) {
 }
 
 // A program starts a process that must die with it, and is killed. The next program that starts a
-// process kills what is left in the cgroup of that process, or what carries its mark.
+// process kills the processes that are left in the cgroup of that process, or that carry its mark.
 func TestStart_KillsLeftoversOfDeadPrograms(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		held, w, err := os.Pipe()
@@ -195,7 +195,8 @@ func TestStart_KillsOnlyProcessesBoundToDeadPrograms(t *testing.T) {
 	}
 	running := map[string]*exec.Cmd{}
 	for name, o := range orphans {
-		// A shell, since another user may not execute the test binary. It waits for its stdin to end.
+		// The process is a shell, since another user may not execute the test binary. It waits for
+		// its stdin to end.
 		cmd := exec.Command("sh", "-c", "echo ready; read line")
 		cmd.Env = append(os.Environ(), proc.MarkVariable+"="+o.marks)
 		if o.user != 0 {
@@ -229,7 +230,7 @@ func TestStart_KillsOnlyProcessesBoundToDeadPrograms(t *testing.T) {
 	testkit.Equal(t, "ends", got, want)
 }
 
-// A program that cannot open files does not take the other programs for dead.
+// A program that cannot open files does not conclude that other programs are dead.
 func TestStart_TakesNoProgramForDeadWithoutFileDescriptors(t *testing.T) {
 	link, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {

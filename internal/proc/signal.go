@@ -35,8 +35,8 @@ func (p *Process) hasExited() bool {
 // stopped process would not receive SIGTERM. On Windows it kills the leader.
 //
 // Terminate and Kill signal the leader, its process group and the members that can be found without
-// a search before they return. What only a search in /proc can find is signalled later, because a
-// search can take a second on a busy machine.
+// a search before they return. Processes that only a search in /proc can find are signalled later,
+// because a search can take a second on a busy machine.
 func (p *Process) Terminate() { p.signalAll(syscall.SIGTERM) }
 
 // Kill sends SIGKILL to all processes of the container. If there is a cgroup, it uses cgroup.kill.

@@ -20,8 +20,9 @@ func Children() (all []Adoptable) {
 }
 
 // EndStrays ends those of the given children of this program that were started in the containment,
-// except the known ones and what was started for these. It reaps those that have exited, and removes
-// the cgroups in the containment that no known process has. It gives up at the deadline.
+// except the known ones and the processes that were started for these. It reaps those that have
+// exited, and removes the cgroups in the containment that no known process has. It gives up at the
+// deadline.
 func (p Containment) EndStrays(children, known []Adoptable, deadline time.Time) {
 	isKnown := func(pid int) bool {
 		return slices.ContainsFunc(known, func(k Adoptable) bool { return k.PID == pid })
