@@ -42,9 +42,9 @@ func (c *Conn) Close(ctx context.Context) (Report, error) {
 }
 
 // Force closes the connection and kills the server and all processes that it has started, by
-// SIGKILL, without a handshake. It does not wait; [Conn.Close] does. The report says that closing was
-// cut short, and why: a nil cause means [ctxshutdown.ErrForced]. Force has no effect on a server
-// that is about to exit anyway.
+// SIGKILL, without a handshake. It does not wait; [Conn.Close] does. The report says that closing
+// was cut short, and why: a nil cause means [ctxshutdown.ErrForced]. Force has no effect on a
+// server that is about to exit anyway.
 func (c *Conn) Force(cause error) { c.scope.Force(cause) }
 
 // newCloseLimit returns a context that ends when forceTimeout has passed since ctx has ended. When

@@ -18,8 +18,8 @@ const (
 	CodeRequestCancelled = -32800 // the server has cancelled its own request
 )
 
-// A ResponseError is the error of a JSON-RPC response. The server sent it, or this package returns it
-// for a message that could not be sent.
+// A ResponseError is the error of a JSON-RPC response. The server sent it, or this package returns
+// it for a message that could not be sent.
 type ResponseError struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`

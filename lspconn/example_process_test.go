@@ -10,8 +10,8 @@ import (
 	"github.com/swansong-go/swansong/lspconn"
 )
 
-// The server is cat, which answers each line with the same line, and exits at the end of its input. A
-// JSON-RPC library would read from the stream and write to it.
+// The server is cat, which answers each line with the same line, and exits at the end of its input.
+// A JSON-RPC library would read from the stream and write to it.
 func ExampleStartProcess() {
 	ctx := context.Background()
 	server, err := lspconn.StartProcess(ctx, lspconn.Server{Command: []string{"cat"}})

@@ -113,7 +113,8 @@ func ExampleServer() {
 	// Prints: <nil>
 }
 
-// A handler that asks the user calls Async first, so that the messages behind its request do not wait.
+// A handler that asks the user calls Async first, so that the messages behind its request do not
+// wait.
 func ExampleAsync() {
 	ctx := context.Background()
 	answer := make(chan string) // receives the answer of the user

@@ -14,7 +14,8 @@ func StartWith(ctx context.Context, server Server, l ServerProcess) (*Conn, erro
 	return start(ctx, server, func(Server) (serverProcess, error) { return l, nil }, nil)
 }
 
-// StartProcessWith does what StartProcess does, but uses an existing process instead of starting one.
+// StartProcessWith does what StartProcess does, but uses an existing process instead of starting
+// one.
 func StartProcessWith(ctx context.Context, server Server, l ServerProcess) (*Process, error) {
 	return newProcess(ctx, server, func(Server) (serverProcess, error) { return l, nil })
 }

@@ -21,8 +21,8 @@ import (
 )
 
 // A server can be killed at any point of a conversation, for example by the kernel when memory runs
-// out. All pending calls must then return, the report must name the signal that killed the server, and
-// no child process must be left.
+// out. All pending calls must then return, the report must name the signal that killed the server,
+// and no child process must be left.
 func TestConn_FailsWhenServerIsKilledAtAnyPoint(t *testing.T) {
 	dir := workspace(t)
 	for _, test := range []struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/swansong-go/swansong/lspconn/internal/leftovers"
 )
 
-// Starts and stops of every kind leave no process, cgroup, open file or goroutine behind. The command
-// lspconn/internal/measure does the same a thousand times.
+// Starts and stops of every kind leave no process, cgroup, open file or goroutine behind. The
+// command lspconn/internal/measure does the same a thousand times.
 func TestConn_LeavesNoProcessFileOrGoroutine(t *testing.T) {
 	stop := func(end func(*lspconn.Conn), r role) {
 		t.Helper()

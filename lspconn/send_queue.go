@@ -14,12 +14,13 @@ import (
 //	Call, Notify ──▶ │ ordered │ a │ b │ ordered │ a │ ──▶ write loop ──▶ stdin
 //	NotifyLatest ──▶ │         └─ run ─┘         └ run
 //
-// Messages of Call and Notify, and responses to requests of the server, are ordered: they are written
-// in the order in which they were queued. Notifications of NotifyLatest are coalesced: they form runs
-// between ordered messages, with at most one notification per key in a run. The run at the end of the
-// queue is open: a new notification replaces the one with its key there. A coalesced notification
-// never moves past an ordered message, so a request is always written after the notifications that
-// preceded it. Withdrawing an ordered message merges the runs on both sides of it.
+// Messages of Call and Notify, and responses to requests of the server, are ordered: they are
+// written in the order in which they were queued. Notifications of NotifyLatest are coalesced: they
+// form runs between ordered messages, with at most one notification per key in a run. The run at
+// the end of the queue is open: a new notification replaces the one with its key there. A coalesced
+// notification never moves past an ordered message, so a request is always written after the
+// notifications that preceded it. Withdrawing an ordered message merges the runs on both sides of
+// it.
 //
 // Each message leaves the queue exactly once, and the code that removes it completes it. The write
 // loop puts back what it could not write.

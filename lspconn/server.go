@@ -51,10 +51,11 @@ type Server struct {
 	// counts. Zero means that there is no limit. The type Process ignores this field.
 	IdleTimeout time.Duration
 
-	// OnRequest answers a request of the server. The messages of the server are handled one at a time,
-	// in the order in which they were received: until OnRequest has returned, or has called [Async]
-	// with its context, no later response completes its call, and neither OnRequest nor OnNotify is
-	// called again. While 1024 messages wait, the connection reads nothing from the server.
+	// OnRequest answers a request of the server. The messages of the server are handled one at a
+	// time, in the order in which they were received: until OnRequest has returned, or has called
+	// [Async] with its context, no later response completes its call, and neither OnRequest nor
+	// OnNotify is called again. While 1024 messages wait, the connection reads nothing from the
+	// server.
 	//
 	// A handler may use the connection. [Conn.Call], [Conn.Ready] and [Conn.Close] with its context
 	// call Async, because they could wait for ever otherwise; with a context that is not derived
@@ -70,16 +71,16 @@ type Server struct {
 	// connection fails if the responses to 8192 requests have not been written, because the server
 	// does not read.
 	//
-	// An error that is a *ResponseError is sent as it is. Any other error is sent as an internal error
-	// with its text; in the place of the error of ctx, the server gets the reason why ctx has ended. A
-	// nil OnRequest answers every request with "method not found". [PanicError] documents a panic in
-	// OnRequest or in the encoding of its result.
+	// An error that is a *ResponseError is sent as it is. Any other error is sent as an internal
+	// error with its text; in the place of the error of ctx, the server gets the reason why ctx has
+	// ended. A nil OnRequest answers every request with "method not found". [PanicError] documents
+	// a panic in OnRequest or in the encoding of its result.
 	OnRequest func(ctx context.Context, method string, params json.RawMessage) (result any, err error)
 
 	// OnNotify is called for the notifications of the server, except $/cancelRequest, which the
-	// connection handles. OnRequest documents the order, and what the handler may do. ctx ends when the
-	// connection closes or fails. Nil ignores notifications. After a panic in OnRequest or OnNotify,
-	// neither is called again; see [PanicError].
+	// connection handles. OnRequest documents the order, and what the handler may do. ctx ends when
+	// the connection closes or fails. Nil ignores notifications. After a panic in OnRequest or
+	// OnNotify, neither is called again; see [PanicError].
 	OnNotify func(ctx context.Context, method string, params json.RawMessage)
 
 	// CloseTimeout is the deadline of Close: 1 s to 15 s. Zero means 10 s. When a Manager closes or
@@ -96,9 +97,9 @@ type Server struct {
 	QueueLimit int
 
 	// Trace receives every message that is sent or received, in the text format that VS Code writes
-	// with the setting trace.server, and that the LSP Inspector reads. The connection makes one call of
-	// Write for each message, never two at the same time, and waits for it. It ignores errors. Write
-	// must not wait for the connection. Nil traces nothing.
+	// with the setting trace.server, and that the LSP Inspector reads. The connection makes one
+	// call of Write for each message, never two at the same time, and waits for it. It ignores
+	// errors. Write must not wait for the connection. Nil traces nothing.
 	Trace io.Writer
 
 	// Logger receives state changes, ignored responses, panics and reports. The connection waits for

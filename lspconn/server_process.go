@@ -86,8 +86,9 @@ func (p *Process) Done() <-chan struct{} { return p.conn.Done() }
 // Err returns nil until closing begins or the server exits by itself, and then the reason.
 func (p *Process) Err() error { return p.conn.Err() }
 
-// Close ends the process: [Process.OnClose] asks it to exit, stdin is closed, and SIGTERM and SIGKILL
-// follow. Its deadline, its result, and what it does when ctx ends are those of [Conn.Close].
+// Close ends the process: [Process.OnClose] asks it to exit, stdin is closed, and SIGTERM and
+// SIGKILL follow. Its deadline, its result, and what it does when ctx ends are those of
+// [Conn.Close].
 func (p *Process) Close(ctx context.Context) (Report, error) { return p.conn.Close(ctx) }
 
 // Force kills the server and all processes that it has started, as [Conn.Force] does.

@@ -9,9 +9,10 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// maxUnanswered is the number of requests of the server that may lack a response, or whose responses
-// the server has not read. The limit bounds the memory that a server can make the connection allocate
-// by sending requests without reading. It is far more than a correct server needs.
+// maxUnanswered is the number of requests of the server that may lack a response, or whose
+// responses the server has not read. The limit bounds the memory that a server can make the
+// connection allocate by sending requests without reading. It is far more than a correct server
+// needs.
 const maxUnanswered = 8192
 
 var (

@@ -120,7 +120,8 @@ var traceLine = regexp.MustCompile("^(" + strings.Join([]string{
 	`([a-z]\w*\s\s+|(s1\d|link|cpsr|trap|oldmask|[er]flags) )0x[0-9a-f]+\r?$`,
 }, "|") + ")")
 
-// groupMargin matches what Python prints before each line about the exceptions of an exception group.
+// groupMargin matches what Python prints before each line about the exceptions of an exception
+// group.
 var groupMargin = regexp.MustCompile(`(?m)^ +\| `)
 
 // flagError matches the errors of package flag of Go, behind which the program prints its usage.
@@ -136,7 +137,8 @@ var runsOn = regexp.MustCompile(`^\d{4}[/-]\d\d[/-]\d\d[ T]|^(panic|fatal error|
 var adviceLine = regexp.MustCompile(`^([Uu]sage|[Hh]elp|[Hh]int|[Tt]ip|[Nn]ote|See also): |^For more information|: Did you mean `)
 
 // firstOfNodeError returns the first line of the error with which Node has ended. Node prints the
-// source line, a line that marks the position with carets, an empty line, the error, and its version.
+// source line, a line that marks the position with carets, an empty line, the error, and its
+// version.
 func firstOfNodeError(lines []string) (string, bool) {
 	if !strings.HasPrefix(lines[len(lines)-1], "Node.js v") {
 		return "", false
