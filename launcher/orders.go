@@ -9,7 +9,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// These errors refuse orders that are impossible while the group does something else.
+// These errors refuse orders about a roll that do not fit what the group is doing.
 var (
 	ErrNotPaused  = controller.ErrNotPaused  // no roll of the group is paused, so none can be resumed
 	ErrNoWayBack  = controller.ErrNoWayBack  // an earlier launcher started the processes, so their configuration is not known

@@ -32,10 +32,10 @@ var (
 //     next one, it is rolled back instead, and the processes that it has not replaced keep running.
 //   - Everything else of a group changes at once: the number of processes, and for the running ones
 //     their limits. A group that was given up starts processes again.
-//   - Outside of the groups, TotalDeadline (but see TotalDeadlineDerived), Secrets and Source change at once.
-//     A change that needs an upgrade is refused with a [*ConfigError]: another Admin, and another
-//     Listen of an existing group. So is another Dir, which needs a new launcher. Router, Logger,
-//     Output, Helper, Guardian and Reread stay as they are.
+//   - Besides the groups, TotalDeadline (but see TotalDeadlineDerived), Secrets and Source change at
+//     once. A change that needs an upgrade is refused with a [*ConfigError]: another Admin, and
+//     another Listen of an existing group. So is another Dir, which needs a new launcher. Router,
+//     Logger, Output, Helper, Guardian and Reread stay as they are.
 //
 // A rollback brings back everything of a group except DependsOn, which stays as it was
 // loaded last.

@@ -54,7 +54,7 @@ func Start(ctx context.Context, cfg Config) (*Manager, error) {
 }
 
 // A start makes a Manager, out of what an earlier launcher has left or another program has handed
-// over. Its methods are called once each, by one goroutine, before the groups run.
+// over. Its methods are called once each, by one goroutine.
 type start struct {
 	*Manager
 	taken   *upgrade.Taken                 // the program that this one is taking over; nil if it is not

@@ -19,9 +19,9 @@ type Stats struct {
 // A GroupStats counts the events of a group. Package metrics exports it to Prometheus.
 type GroupStats struct {
 	Starts            uint64                // number of processes that were started, or failed to start
-	Restarts          uint64                // number of starts that replace a process that failed
-	ReadinessFailures uint64                // number of processes that were given up, or ended, before they became ready
-	LivenessFailures  uint64                // number of processes that were given up after they had been ready
+	Restarts          uint64                // number of failures of processes after which a replacement is started
+	ReadinessFailures uint64                // number of processes that became UNHEALTHY, or ended, before they became ready
+	LivenessFailures  uint64                // number of processes that became UNHEALTHY after they had been ready
 	Ends              map[Outcome]uint64    // number of processes that have been reaped, by outcome
 	Startup           Histogram             // durations from the start of a process until it became ready
 	Shutdowns         map[Outcome]Histogram // durations from the order to stop a process until it was reaped, by outcome
@@ -29,7 +29,7 @@ type GroupStats struct {
 	Unconfirmed       uint64                // number of processes that had not been seen to end two seconds after SIGKILL
 	Survivors         uint64                // number of descendants that could not be killed
 	RollsBegun        uint64
-	Rolls             map[string]uint64 // number of rolls by result: done, rolled back, degraded, interrupted, or paused, which does not end the roll
+	Rolls             map[string]uint64 // number of rolls by result: done, rolled back, degraded, interrupted, superseded, or paused, which does not end the roll
 	RouterErrors      uint64
 	Log               LogStats
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/upgrade"
 )
 
-// closeTimeout bounds how long an upgrade waits for a moment in which no process is being started
-// and none is being reaped.
+// closeTimeout bounds how long an upgrade waits for a moment in which nothing changes: no process
+// is being started, stopped or reaped, and no order is being accepted.
 const closeTimeout = 10 * time.Second
 
 // ServeUpgrades makes the calling thread start all processes of this program. [Manager.Upgrade]

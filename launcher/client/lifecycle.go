@@ -260,8 +260,8 @@ func (l *Lifecycle) refreshReadiness() {
 	}
 }
 
-// handleSignals requests a shutdown at the first signal. Each further signal cancels the context of
-// the drain.
+// handleSignals requests a shutdown at a signal. If the process has been asked to stop already, by
+// a call or by an earlier signal, the signal cancels the context of the drain.
 func (l *Lifecycle) handleSignals() {
 	for sig := range l.signals {
 		r := Request{Reason: signalName(sig), Grace: l.config.grace, Max: l.config.max}

@@ -53,7 +53,7 @@ var (
 	bound    = describe("stopping_bound_seconds", "The longest time that the stop of a process can take with its configuration.", "group")
 
 	starts      = describe("starts_total", "Processes started.", "group")
-	restarts    = describe("restarts_total", "Starts that replaced a failed process.", "group")
+	restarts    = describe("restarts_total", "Failures of processes after which a replacement is started.", "group")
 	neverReady  = describe("readiness_failures_total", "Processes that ended, or were terminated, before they were ready.", "group")
 	notAlive    = describe("liveness_failures_total", "Ready processes that were stopped because liveness checks failed.", "group")
 	ends        = describe("ends_total", "Processes that have ended, by outcome.", "group", "outcome")
