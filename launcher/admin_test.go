@@ -330,8 +330,8 @@ func TestNotifyReady_IsRefusedForAnotherProcess(t *testing.T) {
 	testkit.Equal(t, "answers of the launcher", said, []string{"PermissionDenied", "OK"})
 }
 
-// The states and the outcomes have the same names in the protocol, and so in JSON, as in texts, metrics
-// and the documentation.
+// The states and the outcomes have the same names in the protocol, and so in JSON, as in texts,
+// metrics and the documentation.
 func TestAdmin_StatesHaveSameNamesInProtocolAndTexts(t *testing.T) {
 	for s := launcher.Spawning; s <= launcher.Gone; s++ {
 		testkit.Equal(t, "name of a state", pb.ProcessState(s).String(), s.String())

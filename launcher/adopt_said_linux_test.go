@@ -12,8 +12,8 @@ import (
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// The next launcher knows what an adopted process has said: one that has sent READY=1 and waits for its
-// readiness probe becomes ready when that succeeds, and not before.
+// The next launcher knows what an adopted process has said: one that has sent READY=1 and waits for
+// its readiness probe becomes ready when that succeeds, and not before.
 func TestLauncherDeath_NextLauncherKnowsWhatProcessHasReported(t *testing.T) {
 	healthy := filepath.Join(t.TempDir(), "healthy")
 	g := kept(bash(t, "systemd-notify --ready", "exec sleep 3600"))

@@ -15,7 +15,8 @@ import (
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// scriptJob returns a job that writes what a shell script prints to a file, and the name of the file.
+// scriptJob returns a job that writes what a shell script prints to a file, and the name of the
+// file.
 func scriptJob(t *testing.T, script string) (g launcher.GroupConfig, file string) {
 	dir := t.TempDir()
 	for up := dir; len(up) > len(os.TempDir()); up = filepath.Dir(up) { // so that a process of another user can write to the directory
@@ -44,7 +45,8 @@ func outputOf(t *testing.T, g launcher.GroupConfig, file string, cfg launcher.Co
 	return strings.TrimSpace(string(text))
 }
 
-// With ClearEnv, processes have only their own variables, and those by which the launcher finds them.
+// With ClearEnv, processes have only their own variables, and those by which the launcher finds
+// them.
 func TestClearEnv_HidesEnvironmentOfLauncher(t *testing.T) {
 	t.Setenv("OF_LAUNCHER", "visible")
 	g, file := scriptJob(t, "/usr/bin/env | sort | cut -d= -f1 | grep -v ^_ | grep -v ^PWD | tr '\\n' ' '")

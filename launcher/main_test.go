@@ -224,8 +224,8 @@ func runners(name string, desired int, args ...string) launcher.GroupConfig {
 	return group(name, desired, "testrunner", append([]string{"--process-id", "{id}", "--work-duration", "1ms"}, args...)...)
 }
 
-// group returns the configuration of a group. Its processes run the test binary in the given role. They
-// must say by the lifecycle protocol when they are ready, however long that takes.
+// group returns the configuration of a group. Its processes run the test binary in the given role.
+// They must say by the lifecycle protocol when they are ready, however long that takes.
 func group(name string, desired int, role string, args ...string) launcher.GroupConfig {
 	return launcher.GroupConfig{
 		Name:    name,

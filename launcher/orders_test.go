@@ -106,8 +106,8 @@ func TestScale_NewerOrderEndsWaitForOlderOne(t *testing.T) {
 	}
 }
 
-// A stopped group has no process before it is started by order: not after a reload that rolls it, nor
-// after its dependency was restarted. A group that depends on it does not start meanwhile.
+// A stopped group has no process before it is started by order: not after a reload that rolls it,
+// nor after its dependency was restarted. A group that depends on it does not start meanwhile.
 func TestStopGroup_StaysStoppedUntilStarted(t *testing.T) {
 	db, web := plainGroup("db", 1), plainGroup("web", 2)
 	web.DependsOn = []string{"db"}

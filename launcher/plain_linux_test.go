@@ -80,8 +80,8 @@ func (r *webTable) dial(ctx context.Context) (net.Conn, error) {
 	return nil, fmt.Errorf("no process is registered")
 }
 
-// nginx, which knows nothing of the launcher, is ready by its probe at a port of its own, and is rolled
-// under load without a lost request.
+// nginx, which knows nothing of the launcher, is ready by its probe at a port of its own, and is
+// rolled under load without a lost request.
 func TestAuto_RollOfNginxLosesNoRequest(t *testing.T) {
 	template := filepath.Join(t.TempDir(), "nginx.conf")
 	text := "daemon off; worker_processes 1; pid {dir}/{id}.pid; error_log stderr;\nevents {}\nhttp { access_log off; server { listen 127.0.0.1:{port}; " +
@@ -136,8 +136,8 @@ func TestAuto_RecognizesNotifyMessagesOfRedis(t *testing.T) {
 	testkit.Equal(t, "exit", st.Exit, "exit status 0")
 }
 
-// A program with the client is recognized: it is ready when it says so, is asked what it would have to
-// drain, and is stopped and rolled by the lifecycle protocol.
+// A program with the client is recognized: it is ready when it says so, is asked what it would have
+// to drain, and is stopped and rolled by the lifecycle protocol.
 func TestAuto_RecognizesLifecycleProtocol(t *testing.T) {
 	g := runners("web", 1)
 	g.Protocol = ""
@@ -170,8 +170,8 @@ func TestAuto_SilentScriptIsReadyAfterSecond(t *testing.T) {
 	}
 }
 
-// A script that uses systemd-notify is ready when it says so, with its status, and its descendants may
-// speak for it.
+// A script that uses systemd-notify is ready when it says so, with its status, and its descendants
+// may speak for it.
 func TestAuto_ScriptUsesSystemdNotify(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	if err := syscall.Mkfifo(gate, 0o600); err != nil {
@@ -247,8 +247,8 @@ func TestWatchdog_ReplacesSilentProcess(t *testing.T) {
 	h.enters("main-2", launcher.Ready)
 }
 
-// In a roll, a new process has to say that it is ready if the old ones have said so. Otherwise the roll
-// would stop the old ones for a process that has only begun to start.
+// In a roll, a new process has to say that it is ready if the old ones have said so. Otherwise the
+// roll would stop the old ones for a process that has only begun to start.
 func TestAuto_RollWaitsForReadyReportIfOldProcessesSentOne(t *testing.T) {
 	g := bash(t)
 	g.Command[2] = "systemd-notify --ready; touch " + awaits(t, &g) + "; exec sleep 3600"
@@ -265,8 +265,8 @@ func TestAuto_RollWaitsForReadyReportIfOldProcessesSentOne(t *testing.T) {
 	}
 }
 
-// While the readiness probe fails, the process is WARMING and out of routing. When it succeeds again,
-// the process is back.
+// While the readiness probe fails, the process is WARMING and out of routing. When it succeeds
+// again, the process is back.
 func TestProbe_ReadinessChangesRouting(t *testing.T) {
 	healthy := filepath.Join(t.TempDir(), "healthy")
 	touch := func() {

@@ -72,8 +72,8 @@ func asNobody(t *testing.T, g launcher.GroupConfig) (launcher.GroupConfig, bool)
 	return g, true
 }
 
-// A process of another user speaks with its launcher by the SDK and by messages as for sd_notify. When
-// the launcher has ended, nothing is left of the sockets.
+// A process of another user speaks with its launcher by the SDK and by messages as for sd_notify.
+// When the launcher has ended, nothing is left of the sockets.
 func TestUser_ProcessUsesSocketsOfLauncher(t *testing.T) {
 	sdk, ok := asNobody(t, runners("sdk", 2))
 	if !ok {

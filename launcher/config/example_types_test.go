@@ -184,8 +184,8 @@ process_groups:
 	// httpGet /healthz on port 8080 every 5s within 1s fails after 3
 }
 
-// A file has limits, conditions for its dependencies, and variables of the environment. A client finds
-// the directory of the launcher in it.
+// A file has limits, conditions for its dependencies, and variables of the environment. A client
+// finds the directory of the launcher in it.
 func ExampleDirOf() {
 	file := filepath.Join(os.TempDir(), fmt.Sprintf("example-%d.yaml", os.Getpid()))
 	defer os.Remove(file)

@@ -29,7 +29,8 @@ func Keys(c *Config) map[string]reflect.Value {
 	return all
 }
 
-// EffectOf returns the effect of a change of a field of launcher.GroupConfig, and of the fields in it.
+// EffectOf returns the effect of a change of a field of launcher.GroupConfig, and of the fields in
+// it.
 func EffectOf(field string) (effect Effect, ok bool) {
 	for f, key := range keys {
 		if outer, _, _ := strings.Cut(f, "."); outer == field {

@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// A program can have a GroupConfig in a YAML file of its own: the tags, which are for package config,
-// are accepted by a YAML package.
+// A program can have a GroupConfig in a YAML file of its own: the tags, which are for package
+// config, are accepted by a YAML package.
 func TestGroupConfig_TagsAreAcceptedByYAMLPackage(t *testing.T) {
 	g := launcher.DefaultGroup()
 	g.Name, g.Command, g.Shutdown.Grace = "kv", []string{"kv", "--fast"}, time.Minute

@@ -80,8 +80,8 @@ func TestPrint_MasksSecretsFromVariables(t *testing.T) {
 	}
 }
 
-// A secret that comes from the environment is masked in each value, also in one that is not expected to
-// have a secret.
+// A secret that comes from the environment is masked in each value, also in one that is not
+// expected to have a secret.
 func TestPrint_MasksSecretsEverywhere(t *testing.T) {
 	t.Setenv("DB_PASSWORD", "horse-battery")
 	c := parse(t, "process_groups:\n- {name: kv, working_dir: '/${DB_PASSWORD}', logs: {dir: '/log/${DB_PASSWORD}'}, limits: {memory: 1GiB},\n"+
@@ -93,8 +93,8 @@ func TestPrint_MasksSecretsEverywhere(t *testing.T) {
 	testkit.Equal(t, "the configuration itself", c.Groups[0].WorkDir, "/horse-battery")
 }
 
-// A secret that is also part of a name leaves the name as it is: what is printed has the same variables
-// and limits.
+// A secret that is also part of a name leaves the name as it is: what is printed has the same
+// variables and limits.
 func TestPrint_KeepsNamesThatContainSecret(t *testing.T) {
 	text := print(t, parse(t, "secret: {values: [postgres, nofile]}\nprocess_groups:\n"+
 		"- {name: kv, env: {postgres_a: '1', postgres_b: 'on postgres'}, rlimits: {nofile: 5}}"))

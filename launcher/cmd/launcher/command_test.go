@@ -505,8 +505,8 @@ process_groups:
 	}
 }
 
-// An export says by line what the platform cannot express. If the file does not have the key, the line
-// is that of the group.
+// An export says by line what the platform cannot express. If the file does not have the key, the
+// line is that of the group.
 func TestExport_NamesLinesOfGaps(t *testing.T) {
 	s := newSite(t, "process_groups:\n  - name: other\n    command: a\n  - name: web\n    command: b\n    rlimits:\n      core: 0\n")
 	_, stderr, code := s.says("export", "kubernetes", "-f", s.file())

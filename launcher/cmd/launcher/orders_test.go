@@ -18,9 +18,9 @@ process_groups:
   - {name: b, protocol: signals, command: sleep, args: ["1000"]}
 `
 
-// Groups are stopped, started and scaled by their names, several at once. A stopped group is shown as
-// stopped. The results are in the order of the names, and an order that is refused does not keep the
-// others from being carried out.
+// Groups are stopped, started and scaled by their names, several at once. A stopped group is shown
+// as stopped. The results are in the order of the names, and an order that is refused does not keep
+// the others from being carried out.
 func TestOrders_AcceptSeveralNames(t *testing.T) {
 	s := newSite(t, two)
 	s.runs()

@@ -182,8 +182,8 @@ process_groups:
 	}
 }
 
-// An address for metrics that is in use refuses an upgrade. If it is in use only when the new program
-// has taken over, the processes go on without metrics.
+// An address for metrics that is in use refuses an upgrade. If it is in use only when the new
+// program has taken over, the processes go on without metrics.
 func TestUpgrade_IsRefusedIfMetricsAddressIsInUse(t *testing.T) {
 	const yaml = `
 state_dir: STATE
@@ -240,8 +240,8 @@ process_groups:
 	}
 }
 
-// While lines are queued because the output of the launcher is not read, an upgrade is refused. So no
-// line is lost.
+// While lines are queued because the output of the launcher is not read, an upgrade is refused. So
+// no line is lost.
 func TestUpgrade_LosesNoQueuedLine(t *testing.T) {
 	const lines = 400 // number of lines of 1000 bytes; together they are more than the pipes can hold
 	s := newSite(t, fmt.Sprintf(`

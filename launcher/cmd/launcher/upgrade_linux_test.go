@@ -108,8 +108,8 @@ process_groups:
     args: [--process-id, "{id}"]
 `
 
-// An upgrade keeps the processes of all groups, the exit codes of those that end during and after it,
-// every line that they print, and the lines that the command logs shows.
+// An upgrade keeps the processes of all groups, the exit codes of those that end during and after
+// it, every line that they print, and the lines that the command logs shows.
 func TestUpgrade_KeepsProcessesAndExitCodes(t *testing.T) {
 	s := newSite(t, webFile+`    desired_instances: 2
   - name: count
