@@ -131,8 +131,8 @@ func (c *ShutdownCoordinator) Requested() <-chan struct{} { return c.requested }
 
 // Run waits until the process is asked to stop, and calls drain. It returns the error of drain,
 // wrapped in one that names the reason of the request. The context of drain derives from ctx, and
-// ends with [ErrDeadline] at its deadline and with [ErrSignal] at a signal. If ctx ends before the
-// process is asked to stop, Run returns its cause, and does not call drain.
+// ends with [ErrDeadline] at its deadline and with [ErrSignal] at a signal after the request. If ctx
+// ends before the process is asked to stop, Run returns its cause, and does not call drain.
 //
 // The Deadline of the context is the time at which the launcher ends the process: the maximum of
 // the request, or the end of the grace period if that is enforced. The launcher can move the
