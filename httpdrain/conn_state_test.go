@@ -205,7 +205,7 @@ type reachable struct {
 	timer             bool
 }
 
-// normal replaces each time that is set by the same time, so that the number of states is finite.
+// normal sets all times in r that are not zero to t0, so that the number of states is finite.
 func (r reachable) normal() reachable {
 	for _, at := range []*time.Time{&r.state.unansweredSince, &r.state.due, &r.state.incompleteSince, &r.state.announcedAt} {
 		if !at.IsZero() {

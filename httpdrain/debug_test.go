@@ -158,7 +158,7 @@ func TestDebug_EventStreamDoesNotDelayServe(t *testing.T) {
 		t.Errorf("Serve returned %v", err)
 	}
 	<-done.Done()
-	io.Copy(io.Discard, resp.Body) // returns when the stream ends, with or without a last event
+	io.Copy(io.Discard, resp.Body) // Copy returns when the stream ends, with or without a last event
 	resp.Body.Close()
 	client.CloseIdleConnections()
 }

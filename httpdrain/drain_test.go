@@ -109,11 +109,11 @@ func TestServe_ServesAcceptQueueOfTLSListener(t *testing.T) {
 	v := startOn(t, tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{certificate()}}), handler(ok), longLinger)
 	p := dial(t, v.addr)
 	v.s.Shutdown()
-	time.Sleep(50 * time.Millisecond) // longer than it takes until a listener without deadlines is closed
+	time.Sleep(50 * time.Millisecond) // after less than that, Serve closes a listener that has no deadlines
 	close(ln.stop)
 	p = newPeer(t, tls.Client(p.Conn, &tls.Config{InsecureSkipVerify: true}))
 	p.send(get)
-	for keep := p.answered(); keep; keep = p.answered() { // until a response says Connection: close
+	for keep := p.answered(); keep; keep = p.answered() { // send requests until a response says Connection: close
 		p.send(get)
 	}
 	v.drained()

@@ -46,7 +46,8 @@ func TestHTTP2Conn_WritesGoAwayBetweenFrames(t *testing.T) {
 		}
 	}
 	announcement := string(wire.GoAway(wire.LastStream, 0)) + frame(wire.FramePing, 0, wire.PingData)
-	announcement = announcement[:len(announcement)-9] + "\x00" + announcement[len(announcement)-8:] // with the number of the last stream replaced by 0
+	// frame has put the PING into stream 1, but a PING belongs to stream 0.
+	announcement = announcement[:len(announcement)-9] + "\x00" + announcement[len(announcement)-8:]
 	for at := range len(all) + 1 {
 		w := &written{}
 		h := newHTTP2Conn(nil, w, "")

@@ -224,7 +224,7 @@ func TestHandler_AnswersLocalRequestsOnly(t *testing.T) {
 					r = r.WithContext(c.ctx)
 				}
 				ctx, cancel := context.WithCancel(r.Context())
-				cancel() // makes a stream end after its first event
+				cancel() // the cancelled context makes a stream end after its first event
 				r = r.WithContext(ctx)
 				if c.header != "" {
 					r.Header.Set(c.header, "127.0.0.1")
