@@ -196,7 +196,7 @@ func ExampleInt() {
 	fmt.Println(launcher.Config{Dir: "/run/sleeper", Groups: []launcher.GroupConfig{g}}.Validate())
 	// Output:
 	// <nil>
-	// launcher: group "sleeper": MaxSurge: 0 with MinHealthy = Desired (1) leaves no way to replace an instance; allow one more, or one fewer
+	// launcher: group "sleeper": MaxSurge: 0 with MinHealthy = Desired (1) leaves no way to replace an instance; make it 1 or more, or lower MinHealthy
 }
 
 // DefaultGroup returns a group with all defaults. A field that is then set to 0 means 0, and not

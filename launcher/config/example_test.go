@@ -109,7 +109,7 @@ process_groups:
 `))
 	fmt.Println(err)
 	// Output:
-	// launcher.yaml:6:5: process_groups[0].max_surge: 0 with min_healthy_instances = desired_instances (2) leaves no way to replace an instance; allow one more, or one fewer
+	// launcher.yaml:6:5: process_groups[0].max_surge: 0 with min_healthy_instances = desired_instances (2) leaves no way to replace an instance; make it 1 or more, or lower min_healthy_instances
 	// launcher.yaml:7:5: process_groups[0].health_check_timout: unknown key; did you mean health_check_timeout?
 }
 

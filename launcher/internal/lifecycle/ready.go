@@ -155,7 +155,7 @@ func (m *Machine) lastReport() string {
 	case m.Uses() == spec.Notify:
 		return strings.TrimPrefix("last status: "+m.Message+"; it has not sent READY=1", "last status: ; ")
 	case m.cfg.Protocol == spec.Auto && m.uses == "" && m.expects != "":
-		return fmt.Sprintf("earlier processes of the group were ready by protocol %s, and it has not used it; if that is intended, set protocol signals", m.expects)
+		return fmt.Sprintf("earlier processes of the group were ready by protocol %s, which this one has not used; if that is intended, set protocol signals", m.expects)
 	case m.responsive && m.Message == "":
 		return "last report: " + m.State.String()
 	case m.responsive:

@@ -113,7 +113,7 @@ func (a answer) values() (values []string, err error) {
 	case err != nil:
 		return nil, fmt.Errorf("the answer of Prometheus cannot be read: %w", err)
 	case len(values) == 0:
-		return nil, errors.New("the query has no value; compare with bool, as in errors < bool 1, so that it has one in both cases")
+		return nil, errors.New("the query has no value; compare with bool, as in errors < bool 1, so that it has a value if the comparison is false, too")
 	}
 	return values, nil
 }

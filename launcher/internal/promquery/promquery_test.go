@@ -40,7 +40,7 @@ func TestHolds_UnderstandsAnswersOfPrometheus(t *testing.T) {
 		{"several", vector("1", "2"), 200, true, "1", ""},
 		{"one of several", vector("1", "0.0", "1"), 200, false, "0.0", ""},
 		{"scalar", `{"status":"success","data":{"resultType":"scalar","result":[1767225600.123,"1"]},"warnings":["w"]}`, 200, true, "1", ""},
-		{"none", vector(), 200, false, "", "the query has no value; compare with bool, as in errors < bool 1, so that it has one in both cases"},
+		{"none", vector(), 200, false, "", "the query has no value; compare with bool, as in errors < bool 1, so that it has a value if the comparison is false, too"},
 		{"NaN", vector("NaN"), 200, false, "", `the query has the value "NaN", which is no number`},
 		{"string", `{"status":"success","data":{"resultType":"string","result":[1767225600.123,"x"]}}`, 200, false, "", "the query returns a string instead of numbers"},
 		{"matrix", `{"status":"success","data":{"resultType":"matrix","result":[]}}`, 200, false, "", "the query returns a matrix instead of numbers"},

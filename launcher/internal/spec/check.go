@@ -185,7 +185,7 @@ func (k *checker) instances(g Group) {
 	k.must(g.MinHealthy >= 0 && g.MinHealthy <= g.Desired, "MinHealthy", "must be 0 to %s, which is %d, not %d", Field("Desired"), g.Desired, g.MinHealthy)
 	k.must(g.MinHealthy >= 0, "MinHealthy", "must be 0 or more, not %d", g.MinHealthy)
 	k.must(g.MaxSurge != 0 || g.Desired == 0 || g.MinHealthy != g.Desired, "MaxSurge",
-		"0 with %s = %s (%d) leaves no way to replace an instance; allow one more, or one fewer", Field("MinHealthy"), Field("Desired"), g.Desired)
+		"0 with %[1]s = %[2]s (%[3]d) leaves no way to replace an instance; make it 1 or more, or lower %[1]s", Field("MinHealthy"), Field("Desired"), g.Desired)
 	k.duration("HealthCheckTimeout", g.HealthCheckTimeout, time.Millisecond)
 	k.duration("MinReady", g.MinReady, 0)
 }
