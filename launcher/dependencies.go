@@ -108,9 +108,8 @@ func (r *registry) finished() (finished bool, err error) {
 	return true, err
 }
 
-// waitsInVainFor returns the name of a group that g waits for and that cannot become healthy
-// without an order, and the condition under which g would start. It returns empty strings if there
-// is none.
+// waitsInVainFor returns the name of a group that g waits for and that cannot meet the condition of
+// g without an order, and that condition. It returns empty strings if there is no such group.
 func (r *registry) waitsInVainFor(g *group) (name string, condition spec.Condition) {
 	if !ask(g, (*controller.Controller).AwaitsDependencies) {
 		return "", ""

@@ -99,7 +99,7 @@ func (r *registry) allListeners() map[string]listeners.Set {
 	return maps.Clone(r.listeners)
 }
 
-// open opens the listeners of a group, and checks that its log files can be written.
+// open opens the listeners of a group, and creates its log directory or log file.
 func open(g spec.Group, earlier statefile.State) (listeners.Set, error) {
 	set, err := listeners.Open(g, earlier)
 	if err != nil {

@@ -121,7 +121,7 @@ func (p *reloadPlan) place(cfg spec.Group) error {
 	return nil
 }
 
-// claim listens for the groups that are added and makes their log files.
+// claim listens for the groups that are added, and creates their log directories or log files.
 func (p *reloadPlan) claim() (err error) {
 	m := p.reloader.manager
 	for _, cfg := range p.addedConfigs {
@@ -286,8 +286,9 @@ func (g *group) checkNotRemoved() *ConfigError {
 		"and add it again"}
 }
 
-// checkLog makes the log files of the next configuration, or returns why it cannot, as [Start]
-// does. It waits for the disk, so no lock is held. It does nothing if the logs do not change.
+// checkLog creates the log directory or the log file of the next configuration, as [Start] does, or
+// returns why it cannot. It waits for the disk, so no lock is held. It does nothing if the logs do
+// not change.
 func (c change) checkLog() error {
 	if c.group.config().Log == c.cfg.Log {
 		return nil

@@ -142,8 +142,8 @@ func (c Config) checkFiles(g spec.Group) error {
 	return nil
 }
 
-// checkLog reports whether the log files of a group can be written, so that the error names the
-// field. It waits for the disk.
+// checkLog creates the log directory of a group, or the log file if the group has only one. Its
+// error names the field. It waits for the disk.
 func checkLog(g spec.Group) error {
 	if g.Log.Dir != "" {
 		if err := os.MkdirAll(g.Log.Dir, 0o700); err != nil {

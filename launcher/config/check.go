@@ -304,7 +304,8 @@ func (k *checker) command(key string, command []string) {
 	}
 }
 
-// tlsFiles checks that the files exist. Their content is read when the launcher starts.
+// tlsFiles checks the paths of the files and, on the machine that the file is for, that they exist.
+// Their content is read when the launcher starts.
 func (k *checker) tlsFiles(key string, t launcher.TLS) {
 	k.file(key+".cert_file", t.Cert)
 	k.file(key+".key_file", t.Key)

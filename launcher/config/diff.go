@@ -28,7 +28,8 @@ const (
 )
 
 // effects has the effect of a change of a key, or of a key inside of its mapping. The effect of
-// other keys is AtOnce. Which changes roll a group is decided by spec.Group.SameProcess.
+// other keys is AtOnce. spec.Group.SameProcess decides which changes roll a group, and effects must
+// agree with it.
 var effects = func() map[string]Effect {
 	all := map[string]Effect{"state_dir": Restarts, "admin": Upgrades, "metrics": Upgrades, "desired_instances": Scales, "listeners": Upgrades}
 	for _, key := range strings.Fields(`kind command args env env_file clear_env user group rlimits limits working_dir startupProbe readinessProbe
@@ -48,8 +49,8 @@ type Change struct {
 }
 
 // String returns the change in one line, as reload prints it: + and - for a group that is added or
-// removed, ~ for a value, and what a reload does in parentheses. A group that is new and has to
-// wait for the next launcher has the effect Restarts and no key.
+// removed, ~ for a value, and what a reload does in parentheses. A new group that only an upgrade
+// can add has the effect Upgrades and no key.
 func (c Change) String() string {
 	at := c.Key
 	if c.Group != "" {

@@ -91,7 +91,7 @@ func (o *orders) orderGroup(ctx context.Context, to pb.LauncherAdminInterfaceCli
 	return out.GetMessage(), err
 }
 
-// print prints results. Without --json, it leaves out the errors: they are printed after it.
+// print prints results. Without --json, it leaves out the errors, which execute prints later.
 func (o *orders) print(w io.Writer, results []result) {
 	for _, r := range results {
 		switch {
