@@ -47,7 +47,8 @@ func groupByClient(conns []*conn) {
 	}
 }
 
-// recordStart records a request that was read at the time at since epoch.
+// recordStart records a request. The parameter at is when the request was read, as the time since
+// epoch.
 func (cl *client) recordStart(at time.Duration) {
 	for {
 		last := cl.lastStart.Load()

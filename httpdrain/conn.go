@@ -267,10 +267,10 @@ func (c *conn) close() error {
 // request that is on its way, and three more because the time of a round trip varies.
 const roundTrips = 4
 
-// linger returns how long the drain keeps the connection if it is quiet, between least and most. If
-// a client sends one request after another, and its next request is due before most has passed,
-// linger includes the time until then: the response to that request says Connection: close. The
-// caller holds c.mu.
+// linger returns how long the drain keeps the connection if it is quiet: at least the duration
+// least, at most the duration most. If a client sends one request after another, and its next
+// request is due before most has passed, the drain waits for that request, whose response says
+// Connection: close. The caller holds c.mu.
 func (c *conn) linger(least, most time.Duration) time.Duration {
 	wait := least
 	if rtt, ok := socket.RoundTrip(c.raw); ok {

@@ -384,9 +384,9 @@ func (s *connState) hasUnknownRequest() bool {
 	return false
 }
 
-// keepsRequest reports whether the request of a handler that is about to end still describes the
-// connection afterwards. The only running request does so until its response is written, and the
-// request of a hijacked connection until the connection is closed.
+// keepsRequest reports whether a request must stay in the connection's list of requests when its
+// handler ends. The only running request stays until its response is written, and the request of a
+// hijacked connection until the connection is closed.
 func (s *connState) keepsRequest() bool {
 	return s.phase == phaseHijacked || s.phase == phaseServing && s.handlers == 1
 }

@@ -67,8 +67,8 @@ func (d *drain) add(nc net.Conn, isExclusive bool) net.Conn {
 	return w
 }
 
-// move counts the connection c, whose role has changed from before to after. The caller holds c.mu,
-// unless after is roleGone.
+// move counts the connection c, whose role was the parameter before and is now the parameter after.
+// The caller holds c.mu, unless the new role is roleGone.
 //
 // On HTTP/2, a handler may begin to run after its connection was closed. Then a connection that was
 // gone is served again. The call of move for that may overtake the call for the closing, because

@@ -57,7 +57,7 @@ func (sv *server) wrapNextProtos() {
 	}
 	// If TLSNextProto is set but Protocols is not, net/http keeps HTTP/2 disabled, for
 	// compatibility with programs from before Go 1.24. So does httpdrain. If TLSConfig is invalid,
-	// the functions are not set, and the user's server itself reports the error.
+	// wrapNextProtos sets no functions, and the user's server itself reports the error.
 	if !isUsers && (protos == nil || sv.Protocols != nil) && canServeHTTP2(sv.Server) {
 		if protos == nil {
 			protos = map[string]nextProto{}

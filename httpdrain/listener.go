@@ -45,7 +45,7 @@ const (
 // The server calls Accept from one goroutine only.
 type listener struct {
 	net.Listener
-	queue    net.Listener // the listener that has the accept queue: the one inside a TLS listener, otherwise the same listener
+	queue    net.Listener // the listener that has the accept queue: the one inside a TLS listener, otherwise the embedded Listener itself
 	drain    *drain
 	stop     context.Context
 	late     int // number of connections accepted after the stop

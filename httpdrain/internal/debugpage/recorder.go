@@ -248,7 +248,8 @@ func (r *recorder) recordMarks(now *snapshot) {
 	now.marks = slices.Clone(r.marks)
 }
 
-// recordPoint adds the number of guards held now to the timeline, if it has changed.
+// recordPoint adds the number of guards held in the snapshot to the timeline, if the number has
+// changed.
 func (r *recorder) recordPoint(now *snapshot) {
 	if n := len(r.points); n == 0 || r.points[n-1].guards != now.guards {
 		r.points = append(r.points, point{now.at, now.guards})

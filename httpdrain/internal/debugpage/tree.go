@@ -31,7 +31,7 @@ type node struct {
 
 	Scopes   int      `json:"scopes"` // number of scopes in this subtree that hold guards
 	Children []*node  `json:"children,omitempty"`
-	Hidden   *omitted `json:"hidden,omitempty"` // children that are left out because of the limits
+	Hidden   *omitted `json:"hidden,omitempty"` // counts the children that are not sent, because of maxRows and maxChildren
 
 	Open   bool             `json:"-"`
 	own    int              // number of guards of the scope itself, without those of its children
@@ -53,7 +53,8 @@ type tree struct {
 	blockers []blocker
 }
 
-// newTree returns the tree of those entries of now whose path or acquisition site contains filter.
+// newTree returns the tree of those entries of the snapshot whose path or acquisition site contains
+// filter.
 func newTree(now *snapshot, filter string) tree {
 	t := tree{node: &node{}}
 	filter = strings.ToLower(filter)
@@ -228,8 +229,8 @@ func compareByAge(a, b *node) int {
 		cmp.Compare(a.Path, b.Path))
 }
 
-// prune removes and counts the rows that exceed the limits, unless all is set. Rows near the root
-// are kept first.
+// prune removes the rows that exceed maxRows and maxChildren, and counts them, unless the parameter
+// all is set. It keeps rows near the root rather than rows far from it.
 func (t *tree) prune(all bool) {
 	queue := []*node{t.node}
 	for len(queue) > 0 {
@@ -253,8 +254,8 @@ func (t *tree) prune(all bool) {
 	}
 }
 
-// setOpen decides which nodes show their children when the page is opened: all nodes if all is set,
-// otherwise those on the first two levels.
+// setOpen decides which nodes show their children when the page is opened: all nodes if the
+// parameter all is set, otherwise those on the first two levels.
 func (n *node) setOpen(depth int, all bool) {
 	n.Open = all || depth < 2
 	for _, child := range n.Children {

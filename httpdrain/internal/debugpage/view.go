@@ -150,8 +150,9 @@ func (s step) title() string {
 	return [...]string{"Serving", "Lame duck", "Soft", "Hard", "Exit", "Drained"}[min(max(s, 0), stepDone)]
 }
 
-// printable returns the first limit characters of s, and escapes control and formatting characters.
-// With those, the name of a scope, an error or a header could break a line or imitate other text.
+// printable returns s, shortened to limit characters, with control and formatting characters
+// escaped. Unescaped, such a character in the name of a scope, in an error or in a header could
+// break a line or imitate other text.
 func printable(s string, limit int) string {
 	var b strings.Builder
 	n := 0
