@@ -322,8 +322,8 @@ func (c *conn) refuseStreams() quic.StreamID {
 	return c.next
 }
 
-// awaitHandlers waits until all streams have been served. At the time limit it refuses the streams
-// whose header is not complete.
+// awaitHandlers waits until all streams have been served. When the time in the parameter limit has
+// come, it refuses the streams whose header is not complete.
 func (c *conn) awaitHandlers(limit time.Time) {
 	timer := time.NewTimer(time.Until(limit))
 	defer timer.Stop()

@@ -103,8 +103,8 @@ func (d *drain) begin() int {
 	return len(d.conns)
 }
 
-// isEmpty reports whether all connections have ended. Unless late is set, a handshake under way
-// counts as a connection.
+// isEmpty reports whether all connections have ended. A handshake that is under way counts as a
+// connection, unless the parameter late says that the time for handshakes is over.
 func (d *drain) isEmpty(late bool) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
