@@ -30,7 +30,7 @@ func (c *Conn) newCall(method string) (int64, *call) {
 	return id, waiting
 }
 
-// addCall adds a call to those that wait for a response. The caller holds c.mu.
+// addCall adds a call to the calls that wait for a response. The caller holds c.mu.
 func (c *Conn) addCall(id int64, waiting *call) {
 	if len(c.calls) == 0 {
 		c.restartIdle()

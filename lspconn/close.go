@@ -64,8 +64,8 @@ func newCloseLimit(ctx context.Context, scope *ctxshutdown.Swansong) (limit cont
 	return limit, func() { unregister(); end(nil) }
 }
 
-// closeBy does what Close does, but returns when limit ends or at the deadline of the Manager at the
-// latest. A zero deadline means that there is none.
+// closeBy does what Close does, but it returns at the latest when the context limit ends, or at
+// deadline, which is the deadline of the Manager. A zero deadline means that there is none.
 func (c *Conn) closeBy(limit context.Context, deadline time.Time) (Report, error) {
 	own := c.closeDeadline(time.Now()) // if the Manager has been stopped, this is the manager's deadline
 	c.mu.Lock()

@@ -272,7 +272,7 @@ func (m *Manager) deadlineIfStopped() (deadline time.Time, stopped bool) {
 
 // awaitStarts waits for the calls of Conn that are starting a server. A connection that such a call
 // starts is closed by the scope. awaitStarts returns an error for each start that is still in
-// progress at the deadline or when limit ends.
+// progress at the deadline or when the context limit ends.
 func (m *Manager) awaitStarts(limit context.Context, deadline time.Time) (errs []error) {
 	bound, cancel := context.WithDeadlineCause(limit, deadline, ErrUnconfirmed)
 	defer cancel()

@@ -35,7 +35,7 @@ type rawMessage struct {
 }
 
 // decode parses the body of a message. The error is a *ProtocolError for a body that is not JSON,
-// and for a request whose id exceeds the limit.
+// and for a request whose id is too long.
 func decode(body []byte) (m message, err error) {
 	var raw rawMessage
 	if err := json.Unmarshal(body, &raw); err != nil {
