@@ -52,10 +52,11 @@ func poolRows() (rs []row) {
 		})
 }
 
-// maxGoexit is the ratio above which the gate fails. Goexit unwinds the goroutine and ends it,
-// which takes some 30 times as long as a return. If the time grew with the square of the number of
-// callbacks, the ratio would exceed maxGoexit. The target of this comparison is the limit of the
-// other row.
+// maxGoexit is the ratio of callbacks that call Goexit to callbacks that return above which the
+// gate fails. Goexit unwinds the goroutine and ends it, which takes some 30 times as long as a
+// return. If the time grew with the square of the number of callbacks, the ratio would exceed
+// maxGoexit. The target of this row, its limit, can be met only by the next row, whose goroutines
+// also call Goexit.
 const maxGoexit = 200
 
 // exitingGoroutines returns a function that starts n goroutines, one after another, each of which does

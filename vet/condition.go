@@ -49,8 +49,9 @@ func (res *resource) isAbsent(cond ast.Expr, outcome, known bool) bool {
 	return false
 }
 
-// isAbsentIf reports whether there is no resource if the operands x and y of a comparison are equal
-// or, if the parameter equal is false, unequal.
+// isAbsentIf reports whether there is no resource if the operands x and y of a comparison are
+// equal. If the parameter equal is false, it reports whether there is no resource if they are
+// unequal.
 func (res *resource) isAbsentIf(x, y ast.Expr, equal, known bool) bool {
 	if b, ok := isBool(res.info, y); ok {
 		return res.isAbsent(x, equal == b, known)

@@ -95,8 +95,8 @@ type block struct {
 }
 
 // measure runs the tests of some packages, and returns all blocks of these packages. The number of
-// runs of each block includes those of earlier calls with the same map found. The profile has a
-// line for each block and each package that was tested.
+// runs of each block includes the runs in earlier calls of measure, if these calls got the same map
+// found. The profile has a line for each block and each package that was tested.
 func measure(dirs []string, profile string, found map[string]block) ([]block, error) {
 	var packages []string
 	for _, dir := range dirs {

@@ -138,7 +138,8 @@ func run(packages []string) error {
 type outcomes map[result]string
 
 // compare runs the tests with httpdrain, and prints how they differ from want, the outcomes with
-// net/http alone. It reports whether all that passed before pass again, or are known not to.
+// net/http alone. It reports whether each test that passes with net/http alone also passes with
+// httpdrain, or is known not to.
 func (s suite) compare(way, overlay string, want outcomes) (ok bool, err error) {
 	got, output, err := s.run(way, overlay, "-skip="+skipped)
 	if err != nil {
@@ -195,7 +196,7 @@ func (s suite) repeat(failed []result, overlay, output string) ([]result, error)
 		}
 		var names []string
 		for _, r := range failed {
-			// Some subtests need those before them, so the whole test is run.
+			// Some subtests need the subtests before them, so the whole test is run.
 			name, _, _ := strings.Cut(r.test, "/")
 			names = append(names, regexp.QuoteMeta(name))
 		}
