@@ -285,7 +285,7 @@ func TestGuard_CountStaysRightAfterMisuse(t *testing.T) {
 				}
 				for range 3 {
 					again := copyGuard(forged)
-					if got, want := panicOf(again.Release), "ctxshutdown: a guard was released that was never acquired"; got != want {
+					if got, want := panicOf(again.Release), "ctxshutdown: a guard was released that was never acquired; do not copy a Guard"; got != want {
 						t.Errorf("panic %q, want %q", got, want)
 					}
 				}

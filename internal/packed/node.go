@@ -171,8 +171,8 @@ func (n *Node) releaseSlow(c *Counter, v uint64) {
 }
 
 const (
-	neverAcquired = "ctxshutdown: a guard was released that was never acquired"
-	overflow      = "ctxshutdown: more than 2^30 guards on one scope"
+	neverAcquired = "ctxshutdown: a guard was released that was never acquired; do not copy a Guard"
+	overflow      = "ctxshutdown: more than 2^30 guards on one scope; release each guard when its work is done"
 
 	tooManyChildren = "ctxshutdown: more than 2^25 children with guards in one scope that has been stopped"
 )
