@@ -278,8 +278,8 @@ func (s stuckReaderFrom) ReadFrom(r io.Reader) (int64, error) {
 	return 0, &net.OpError{Op: "readfrom", Err: err}
 }
 
-// If the destination times out when the scope is stopped, the bytes that the destination has
-// received are lost. Then io.Copy must return an error.
+// If the destination times out when the scope is stopped, the bytes that were passed to its Write
+// are lost. Then io.Copy must return an error.
 func TestCopy_ReturnsTimeoutOfDestination(t *testing.T) {
 	for name, wrap := range map[string]func(*stuck) io.Writer{
 		"a Writer":                     func(s *stuck) io.Writer { return s },

@@ -23,7 +23,7 @@ type backgroundReader struct {
 
 	mu         sync.Mutex
 	inFlight   chan struct{} // closed when the read in flight returns; nil if no read is in flight
-	full       bool          // the fields below have the result of a read that no caller has taken
+	full       bool          // whether the fields below have the result of a read that no caller has taken
 	buf        []byte
 	data       []byte // the bytes in buf that no caller has taken
 	err        error  // the error to return after data

@@ -52,8 +52,8 @@ import (
 // of the data: a bufio.Scanner then returns half a line as a line, and gzip returns
 // io.ErrUnexpectedEOF. [Reader.Stopped] distinguishes a stop from the end of the data. The wrapper
 // has the only copy of the bytes in its buffer, so handle these bytes. Complete the handshake of a
-// TLS connection before the first Read: after a time-out of the handshake, the connection is
-// unusable for ever.
+// TLS connection before the first Read: after a time-out of the handshake, the connection stays
+// unusable.
 //
 // Close, SetReadDeadline, Stopped and CanWake may be called concurrently with any method. The other
 // methods may be called concurrently if the source can be read concurrently.

@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// Compares every form of a report with the golden files in testdata/reports.
+// The test compares every form of a report with the golden files in testdata/reports.
 func TestReport_MatchesGoldenFiles(t *testing.T) {
 	for name, build := range map[string]func(root *ctxshutdown.Swansong){
 		"nothing-held": func(*ctxshutdown.Swansong) {},

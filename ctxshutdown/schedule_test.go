@@ -16,7 +16,7 @@ import (
 // A meetingContext is a user's context. Its methods Err, Done and Value call the function that a
 // test has set for them, once.
 type meetingContext struct {
-	context.Context // has the values
+	context.Context // supplies the values of the meetingContext
 	done            chan struct{}
 	err             error
 

@@ -69,8 +69,8 @@ const (
 	maxWakes     = 100
 )
 
-// enter counts a call that is about to block, which the end of the context wakes from now on. The
-// caller must check afterwards whether the context has ended already.
+// enter counts a call that is about to block. From then on, the end of the context wakes the call.
+// The caller must check afterwards whether the context has ended already.
 func (w *waker) enter() {
 	if w == nil {
 		return
@@ -81,7 +81,8 @@ func (w *waker) enter() {
 	}
 }
 
-// leave counts a call that has returned. The last one restores the deadline of the user after a wake.
+// leave stops counting a call that has returned. After a wake, the last call to leave restores the
+// deadline that the user has set.
 func (w *waker) leave() {
 	if w == nil || w.calls.Add(-1) > 0 || !w.woken.Load() {
 		return
@@ -102,7 +103,8 @@ func (w *waker) leave() {
 func (w *waker) wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// Set woken before reading calls: a call that leaves after the reading finds it set.
+	// Set woken before loading the number of calls: a call that leaves after the load finds woken
+	// set.
 	before := w.woken.Swap(true)
 	if w.calls.Load() == 0 || w.set(longAgo) != nil {
 		w.woken.Store(before)

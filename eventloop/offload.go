@@ -102,7 +102,7 @@ type offload[T any] struct {
 	// Only the goroutine that has the result uses the fields below: the worker, or the first call of
 	// complete.
 	begun   bool // whether the work was called
-	decided bool // whether the field first is known
+	decided bool // whether the field first has been set
 	first   bool // whether the work returned or panicked before the context ended
 	result  T
 	err     error

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// killsVar is how many programs TestRun_ProgramSavesItsDataOrSaysWhyNot kills. `make bench` sets
-// it.
+// killsVar is the environment variable with the number of programs that
+// TestRun_ProgramSavesItsDataOrSaysWhyNot kills. `make bench` sets it.
 const killsVar = "GRACEFUL_KILLS"
 
 // The programs of examples/flush run on a terminal, or in a pipeline whose reader ends. Each

@@ -28,7 +28,7 @@ var counters struct {
 type abandonedScope struct {
 	scope *ctxshutdown.Swansong
 	held  int // the number of guards that were held when the run was abandoned
-	late  int // the number of these guards that Late already counts
+	late  int // how many of the guards in held the counter Late already includes
 }
 
 // ReadStats returns the counters. They never decrease. They are updated at the end of each run.

@@ -12,8 +12,8 @@ import (
 	"github.com/swansong-go/swansong/internal/packed"
 )
 
-// A world is the tree of nodes on which the threads of a schedule operate, with what the finished
-// operations have promised to them.
+// A world is the tree of nodes on which the threads of a schedule operate, with the promises that
+// finished operations have made.
 type world struct {
 	root, child, grandchild, sibling *packed.Node
 
@@ -89,7 +89,7 @@ func worlds() []start {
 	}
 }
 
-// grown gives n stripes. Only a linked node gets them, and Pin links it.
+// grown gives n stripes. Only a linked node can have stripes, and Pin links n.
 func grown(n *packed.Node) {
 	n.Pin()
 	n.GrowSmall()

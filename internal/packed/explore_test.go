@@ -45,7 +45,7 @@ func (th *thread) step() {
 // noStop is called before each step that belongs to no thread: it lets the step go on.
 func noStop(any) {}
 
-// canRun reports whether the next step of the thread would not block.
+// canRun reports whether the thread can take its next step without blocking.
 func (th *thread) canRun() bool { return !th.ended && !packed.IsLocked(th.on) }
 
 // A decision is a point of a schedule at which the explorer chose among threads. The first option

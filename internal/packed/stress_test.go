@@ -142,7 +142,7 @@ func TestStress_FindsFaultOfNaiveAlgorithm(t *testing.T) {
 	t.Error("the stress test finds no violation in an algorithm that loses guards, so it proves nothing")
 }
 
-// A realNode is a Node as a counter.
+// A realNode is a Node that implements counter.
 type realNode struct{ packed.Node }
 
 func newRealTree(depth int) tree {
@@ -313,7 +313,8 @@ func (p *population) work(r *rand.Rand, n int) {
 	}
 }
 
-// checkDone checks the channels of above while a guard of m is held. The guard may be a late one.
+// checkDone checks the channels of the member above while a guard of m is held. The guard may be a
+// late one.
 func (p *population) checkDone(m, above *member) {
 	earlier := above.Done()
 	p.withGuard(m, func() {

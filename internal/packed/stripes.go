@@ -57,7 +57,7 @@ type stripe struct {
 }
 
 const (
-	// bias is in the word instead of the guards that are counted on stripes.
+	// bias stands in the word for the guards that are counted on stripes.
 	bias = canary / 2
 
 	// emptyStripe is a stripe that counts no guards. It has the flags of a live and linked node, so

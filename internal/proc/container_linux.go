@@ -118,8 +118,8 @@ func (c *container) leads(m Member) bool {
 func (c *container) needsWalk() bool { return c.cgroup == nil || c.adopted }
 
 // near returns the living members that can be found without reading all of /proc, except for the
-// leader: those in the cgroup, or otherwise the descendants of the leader. It reports whether that
-// is all of them. The leader has not been reaped.
+// leader: those in the cgroup, or otherwise the descendants of the leader. It also reports whether
+// these are all members. The caller ensures that the leader has not been reaped.
 func (c *container) near() (found []Member, complete bool) {
 	if !c.needsWalk() {
 		return c.members(), true

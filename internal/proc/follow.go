@@ -53,7 +53,7 @@ func (p *Process) endAfter(m *Member) {
 // forever is longer than any process lives.
 const forever = 100 * 365 * 24 * time.Hour
 
-// main returns the process that has taken the place of the leader, if it lives.
+// main returns the process that has taken the place of the leader, if that process is alive.
 func (p *Process) main() (m Member, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,8 +15,9 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// After a leader has handed over to a process that it has started, that process is signalled, its end
-// is the end of the Process, and it is not ended as one that was left behind.
+// After a leader has handed over to a process that it has started, signals go to that process, its
+// end is the end of the Process, and it is not ended like a process that the leader has left
+// behind.
 func TestFollow_ProcessTakesPlaceOfLeader(t *testing.T) {
 	for _, noCgroup := range []bool{false, true} {
 		var p *proc.Process

@@ -9,7 +9,7 @@ import (
 type Marked struct {
 	Adoptable          // its Containment is the one that the process was started in
 	Command     string // name of the program
-	LeadsGroup  bool   // the process leads its process group, as those do that Start starts
+	LeadsGroup  bool   // the process leads its process group, as every process started by Start does
 	environment []string
 }
 

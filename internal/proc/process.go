@@ -180,7 +180,8 @@ func newProcess(spec Spec) *Process {
 	return p
 }
 
-// wait starts the process and waits until it has ended.
+// wait is the body of the waiter. It starts the process, sends the error of the start, or nil, to
+// started, and waits until the process has ended.
 func (p *Process) wait(spec Spec, started chan<- error) {
 	var contain *container
 	var err error
@@ -278,7 +279,7 @@ const defaultFirstWait = time.Second
 func (p *Process) sweep() (left, survivors []Member) {
 	if p.isKilling() { // wait first, so that no search finds processes that are about to end
 		known := slices.DeleteFunc(p.knownMembers(), Member.refusesSignals)
-		p.contain.signal(known, syscall.SIGKILL) // a search may have found some of them after Kill
+		p.contain.signal(known, syscall.SIGKILL) // Kill did not signal processes that a later search has found
 		p.contain.awaitMembers(known, time.Now().Add(p.firstWait))
 	}
 	left = p.members()

@@ -240,7 +240,7 @@ func TestSystemd_AcceptsUnits(t *testing.T) {
 		}
 	}
 	for name, text := range files(t, "systemd", "*.service") {
-		text = command.ReplaceAll(text, []byte("${1}/bin/true")) // systemd-analyze checks that the program exists
+		text = command.ReplaceAll(text, []byte("${1}/bin/true")) // the program must exist for systemd-analyze
 		for _, n := range []string{name, strings.Replace(name, "@", "@1", 1)} {
 			write(t, filepath.Join(temp, n), text)
 		}
