@@ -145,7 +145,7 @@ func (l adminLauncher) Watch() (next func(context.Context) *pb.Event, stop func(
 	}, stop
 }
 
-func (l adminLauncher) Upgrade(ctx context.Context, program, reason, id string, dry bool) error {
+func (l adminLauncher) Upgrade(ctx context.Context, program, reason, id string, dry bool) (path string, processes int, err error) {
 	return l.manager.upgrader.upgrade(ctx, program, reason, id, dry)
 }
 

@@ -152,5 +152,5 @@ func (r *recorder) close(unlock func()) {
 		unlock()
 		return
 	}
-	w.Close(!r.untouched && !r.state().HasProcesses(), unlock)
+	w.Close(!r.untouched && len(r.state().Processes()) == 0, unlock)
 }

@@ -75,10 +75,8 @@ func (s *start) restoreLines() {
 	var lines []Line
 	json.Unmarshal(s.taken.Lines, &lines) // if the text cannot be decoded, only the output of `launcher logs` is lost
 	known := map[string]bool{}
-	for _, g := range s.taken.State.Groups {
-		for _, p := range g.Processes {
-			known[p.ID] = true
-		}
+	for _, p := range s.taken.State.Processes() {
+		known[p.ID] = true
 	}
 	for _, l := range lines {
 		if known[l.Process] {
@@ -94,10 +92,8 @@ func (s *start) takeOver() {
 	guardian.DismissPrevious(s.taken.Guardian())
 	s.endPreviousGuardians()
 	var known []proc.Adoptable
-	for _, g := range s.taken.State.Groups {
-		for _, p := range g.Processes {
-			known = append(known, p.Adoptable)
-		}
+	for _, p := range s.taken.State.Processes() {
+		known = append(known, p.Adoptable)
 	}
 	s.upgraded = &upgraded{s.taken.ID, s.taken.Failed, len(known)}
 	known = append(known, s.host.Guardian.Adoptable()...)

@@ -45,7 +45,8 @@ func ServeUpgrades(run func()) error {
 //
 // Upgrade needs [ServeUpgrades], and a program with one Manager. Linux only.
 func (m *Manager) Upgrade(ctx context.Context, program, reason string) error {
-	return m.upgrader.upgrade(ctx, program, reason, rand.Text(), false)
+	_, _, err := m.upgrader.upgrade(ctx, program, reason, rand.Text(), false)
+	return err
 }
 
 // An upgrader executes another program in the place of this one, and hands over to it.
@@ -53,15 +54,15 @@ type upgrader struct{ manager *Manager }
 
 // upgrade does what Upgrade says. If dry is true, it does only what comes before anything changes.
 // The id identifies the upgrade: a client of the admin service asks for it, to find out whether the
-// new program has taken over.
-func (u *upgrader) upgrade(ctx context.Context, program, reason, id string, dry bool) error {
+// new program has taken over. A dry run that succeeds returns
+// the path of the program and the number of processes that it would take over.
+func (u *upgrader) upgrade(ctx context.Context, program, reason, id string, dry bool) (path string, processes int, err error) {
 	m := u.manager
-	path, err := upgrade.Program(program)
-	if err != nil {
-		return fmt.Errorf("launcher: not upgraded: %w", err)
+	if path, err = upgrade.Program(program); err != nil {
+		return "", 0, fmt.Errorf("launcher: not upgraded: %w", err)
 	}
-	fail := func(err error) error {
-		return fmt.Errorf("launcher: not upgraded to %s: %w; this launcher goes on", path, err)
+	fail := func(err error) (string, int, error) {
+		return "", 0, fmt.Errorf("launcher: not upgraded to %s: %w; this launcher goes on", path, err)
 	}
 	if len(m.cfg.UpgradeCheck) == 0 {
 		return fail(errors.New("this program has no Config.UpgradeCheck"))
@@ -76,7 +77,7 @@ func (u *upgrader) upgrade(ctx context.Context, program, reason, id string, dry 
 	}
 	if err := h.Check(ctx, path, m.cfg.UpgradeCheck, spawn.InheritedEnv(os.Environ()), m.host.Containment); err != nil || dry {
 		if err == nil {
-			return nil
+			return path, len(h.State.Processes()), nil
 		}
 		return fail(fmt.Errorf("it cannot take over: %w", err))
 	}

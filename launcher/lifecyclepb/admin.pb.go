@@ -2039,7 +2039,7 @@ type UpgradeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Message       string                 `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
 	Program       string                 `protobuf:"bytes,2,opt,name=program,proto3" json:"program,omitempty"`      // path of the program that answers
-	Processes     int32                  `protobuf:"varint,3,opt,name=processes,proto3" json:"processes,omitempty"` // number of processes that it has taken over
+	Processes     int32                  `protobuf:"varint,3,opt,name=processes,proto3" json:"processes,omitempty"` // number of processes that it has taken over, or would in a dry run
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

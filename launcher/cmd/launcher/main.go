@@ -107,6 +107,9 @@ func root() *cobra.Command {
 	cmd.MarkPersistentFlagDirname("dir")
 	cmd.AddCommand(runCommand(at), execCommand(), guardCommand(), statusCommand(at), startCommand(at), stopCommand(at), restartCommand(at), scaleCommand(at), signalCommand(at), drainCommand(at),
 		eventsCommand(at), logsCommand(at), reloadCommand(at), recoverCommand(at), upgradeCommand(at), upgradeCheckCommand(), validateCommand(at), exportCommand(at))
+	for _, c := range cmd.Commands() {
+		printErrorsAsJSON(c)
+	}
 	return cmd
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -130,14 +129,6 @@ func joined(results []result, errs []error) error {
 		return errors.New(strings.Join(refused, "\n"))
 	}
 	return nil
-}
-
-// printLine prints a value as JSON in one line. Characters such as & and < stay as they are,
-// because the output is not for a web page.
-func printLine(w io.Writer, v any) {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.Encode(v)
 }
 
 // stopCommand returns the command stop. The names can be groups and processes, so the command asks

@@ -42,7 +42,7 @@ func recoverCommand(at *place) *cobra.Command {
 			found, err := launcher.Recover(cfg, dry)
 			switch {
 			case found != nil && asJSON:
-				printLine(cmd.OutOrStdout(), newRecovery(found, dry))
+				printLine(cmd.OutOrStdout(), newRecovery(found, dry, err))
 			case found != nil:
 				printRecovery(cmd, found, dry)
 			}
@@ -96,6 +96,7 @@ type recovery struct {
 	Adopted   []recovered       `json:"adopted"` // processes that the next launcher adopts
 	Ended     []recovered       `json:"ended"`
 	Listeners map[string]string `json:"listeners"` // addresses that the next launcher takes over, by group
+	Error     string            `json:"error,omitempty"`
 }
 
 // A recovered process has the fields of [launcher.Recovered], in the same order: newRecovery
@@ -106,10 +107,14 @@ type recovered struct {
 	Command string `json:"command"`
 }
 
-func newRecovery(found *launcher.Recovery, dry bool) recovery {
+// newRecovery returns the output for what Recover has returned.
+func newRecovery(found *launcher.Recovery, dry bool, err error) recovery {
 	out := recovery{StateFile: found.StateFile, DryRun: dry, SetAside: found.SetAside, Adopted: []recovered{}, Ended: []recovered{}, Listeners: found.Listeners}
 	if found.Damage != nil {
 		out.Damage = found.Damage.Error()
+	}
+	if err != nil {
+		out.Error = err.Error()
 	}
 	for _, p := range found.Processes {
 		out.Adopted = append(out.Adopted, recovered(p))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +16,6 @@ import (
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -105,29 +103,11 @@ func healthOf(ctx context.Context, to pb.LauncherAdminInterfaceClient, names []s
 
 // isTerminal reports whether w is a terminal, which only an open file can be.
 func isTerminal(w io.Writer) bool {
+	if c, ok := w.(*counter); ok {
+		w = c.to
+	}
 	f, ok := w.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())
-}
-
-// longNumber matches the only number of 64 bits that is printed. protojson prints it as a string,
-// because JavaScript would round large ones; a number of bytes stays far below that.
-var longNumber = regexp.MustCompile(`("bufferedBytes":\s*)"(\d+)"`)
-
-// unspecified matches a key whose value is an enum that is not set, such as the state that a
-// process has left in an event that is no transition. Another key always follows. In a text, a
-// quote would have a backslash before it.
-var unspecified = regexp.MustCompile(`"\w+":\s*"[A-Z_]+_UNSPECIFIED",\s*`)
-
-// printJSON prints a message with its empty fields, so that a script finds every key in every
-// output. Only enums that are not set are left out.
-func printJSON(w io.Writer, m proto.Message, indent bool) error {
-	text, err := protojson.MarshalOptions{Multiline: indent, EmitUnpopulated: true}.Marshal(m)
-	if err != nil {
-		return err
-	}
-	text = unspecified.ReplaceAll(longNumber.ReplaceAll(text, []byte("$1$2")), nil)
-	_, err = fmt.Fprintf(w, "%s\n", text)
-	return err
 }
 
 // A view formats the state of groups for people.

@@ -39,6 +39,7 @@ type process struct {
 	Outcome   string
 	Exit      string
 	Revision  int
+	Since     time.Time
 }
 
 // mustAt is like must, for a command that finds the launcher by its directory, whatever the file
@@ -132,6 +133,14 @@ func TestUpgrade_KeepsProcessesAndExitCodes(t *testing.T) {
 `)
 	d := s.runs()
 	before := d.status().pids()
+	dry := struct {
+		Program   string
+		Processes int
+	}{}
+	if err := json.Unmarshal([]byte(d.must("upgrade", "--dry-run", "--json")), &dry); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Equal(t, "dry run", fmt.Sprint(dry), fmt.Sprintf("{%s 5}", command))
 	for n := range 3 {
 		testkit.Equal(t, "upgrade", d.must("upgrade"), fmt.Sprintf("upgraded: %s has taken over with 5 processes\n", command))
 		if n == 1 { // the processes end while, or shortly before, the next program takes over
@@ -204,6 +213,47 @@ func TestUpgrade_RefusedProgramLeavesLauncherRunning(t *testing.T) {
 	testkit.Equal(t, "upgrade --dry-run", d.must("upgrade", "--dry-run"), "the program could take over; nothing was done\n")
 	d.must("upgrade")
 	testkit.Equal(t, "processes", d.status().pids(), before)
+}
+
+// A process that an upgrade keeps is in its state since the same time as before, also if it is being
+// stopped, after any number of upgrades.
+func TestUpgrade_KeepsTimesOfStates(t *testing.T) {
+	s := newSite(t, webFile+`  - name: hang
+    command: RUNNER
+    args: [--process-id, "{id}", --behavior, hang]
+    shutdown: {max_duration: 1h}
+  - name: slow
+    command: /bin/sh
+    args: [-c, 'trap "" TERM; while :; do sleep 0.01; done']
+    protocol: signals
+    shutdown: {max_duration: 1h}
+`)
+	d := s.runs()
+	d.must("stop", "slow-1", "hang-1", "--no-replacement")
+	states := func(s status) map[string]process {
+		all := map[string]process{}
+		for _, g := range s.Groups {
+			for _, p := range g.Processes {
+				all[p.ProcessID] = p
+			}
+		}
+		return all
+	}
+	stopping := func(s status) bool {
+		return states(s)["slow-1"].State == "DRAINING" && states(s)["hang-1"].State == "BLOCKED" && states(s)["web-1"].State == "READY"
+	}
+	before := states(d.awaits("stopping", stopping))
+	for range 2 {
+		d.must("upgrade")
+		after := states(d.awaits("stopping", stopping))
+		for id, b := range before {
+			a := after[id]
+			if a.State != b.State || a.Since.After(b.Since) || a.Since.Before(b.Since.Add(-tooLong)) {
+				t.Errorf("%s was %s since %v, and is %s since %v after the upgrade", id, b.State, b.Since, a.State, a.Since)
+			}
+		}
+	}
+	d.must("signal", "hang-1", "slow-1", "KILL")
 }
 
 // If the new program fails after it was executed, the earlier one is executed again, with the same

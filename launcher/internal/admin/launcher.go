@@ -64,8 +64,9 @@ type Launcher interface {
 	Notifier(id string) (Process, error)
 
 	// Upgrade executes another program in the place of this one, which takes over. It returns only
-	// if that fails, or if dry is true: then it only asks the program whether it could take over.
-	Upgrade(ctx context.Context, program, reason, id string, dry bool) error
+	// if that fails, or if dry is true: then it only asks the program whether it could take over, and
+	// returns the path of the program and the number of processes.
+	Upgrade(ctx context.Context, program, reason, id string, dry bool) (path string, processes int, err error)
 
 	// Upgraded returns the path of this program and the number of processes that it has taken over
 	// in the upgrade with this id. If the upgrade failed after the handover, so that the earlier

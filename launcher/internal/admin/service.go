@@ -282,11 +282,11 @@ func (s *service) WatchEvents(in *pb.WatchEventsRequest, to grpc.ServerStreaming
 func (s *service) Upgrade(ctx context.Context, in *pb.UpgradeRequest) (*pb.UpgradeResponse, error) {
 	if !in.GetConfirm() {
 		// An upgrade that has begun continues if the client disconnects.
-		err := s.launcher.Upgrade(context.WithoutCancel(ctx), in.GetProgram(), reasonOf(ctx, cmp.Or(in.GetReason(), "upgrade")), in.GetId(), in.GetDryRun())
+		path, n, err := s.launcher.Upgrade(context.WithoutCancel(ctx), in.GetProgram(), reasonOf(ctx, cmp.Or(in.GetReason(), "upgrade")), in.GetId(), in.GetDryRun())
 		if err != nil {
 			return nil, s.wireError(err)
 		}
-		return &pb.UpgradeResponse{Message: "the program could take over; nothing was done", Program: in.GetProgram()}, nil
+		return &pb.UpgradeResponse{Message: "the program could take over; nothing was done", Program: path, Processes: int32(n)}, nil
 	}
 	program, n, failed, known := s.launcher.Upgraded(in.GetId())
 	switch {

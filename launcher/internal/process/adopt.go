@@ -24,6 +24,9 @@ func (p *Process) Restore(found *statefile.Process, now time.Time) {
 	p.port, p.uses, p.said = found.ServicePort, found.Uses, found.Said
 	p.group.Ports.Add(p.port)
 	st := &p.status
+	if p.earlier = (earlier{found.State, statefile.FromMillis(found.Since)}); found.State == st.State {
+		st.Since = p.earlier.since
+	}
 	st.Started = statefile.StartTime(found.Adoptable, now)
 	st.ReadyAt, st.Asked, st.Reason = statefile.FromMillis(found.ReadyAt), statefile.FromMillis(found.StopAt), found.Reason
 	p.stopTimes = stopTimes{statefile.FromMillis(found.AskedAt), statefile.FromMillis(found.GrantedUntil), found.Signals}
@@ -36,6 +39,9 @@ func (p *Process) Record() *statefile.Process {
 	st := &p.status
 	r := &statefile.Process{ID: p.id, Revision: p.revision, Digest: p.digest, Config: statefile.WithoutSecrets(*p.Config()), Adoptable: p.adoptable,
 		Signals: p.stopTimes.signals, Reason: st.Reason, Grace: p.grace, Port: p.conn.Port(), ServicePort: p.port, Uses: p.uses, Said: p.said, Warming: st.State == lifecycle.Warming && !st.ReadyAt.IsZero()}
+	if r.State, r.Since = st.State, statefile.ToMillis(st.Since); p.earlier.state != 0 {
+		r.State, r.Since = p.earlier.state, statefile.ToMillis(p.earlier.since)
+	}
 	r.ReadyAt, r.StopAt = statefile.ToMillis(st.ReadyAt), statefile.ToMillis(st.Asked)
 	r.AskedAt, r.GrantedUntil = statefile.ToMillis(p.stopTimes.asked), statefile.ToMillis(p.stopTimes.grantedUntil)
 	return r

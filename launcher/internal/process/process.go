@@ -113,6 +113,7 @@ type Process struct {
 	said      lifecycle.Said
 	grace     time.Duration // grace period of the stop, if it is not the configured one
 	stopTimes stopTimes
+	earlier   earlier // the state under an earlier launcher; zero for a process that this launcher started
 
 	routing        sync.Mutex    // held during a call of the router
 	routeTried     chan struct{} // closed after the first call of the router, or if there will be none
@@ -124,6 +125,12 @@ type stopTimes struct {
 	asked        time.Time // when the process was asked to stop; zero: not yet
 	grantedUntil time.Time // the deadline of the drain that the process has asked for; zero if it has not asked for more time
 	signals      int       // how many stop signals were sent
+}
+
+// An earlier is the state that an adopted process had under the launcher before.
+type earlier struct {
+	state lifecycle.State // 0 if it is not known, or when this launcher knows that the process has left it
+	since time.Time       // when the process entered state
 }
 
 // New returns a process that is not run yet.

@@ -91,7 +91,7 @@ func (p *Process) store(m *lifecycle.Machine, before lifecycle.State, e lifecycl
 		p.grace = m.Grace
 	}
 	if m.State != before {
-		s.Since = e.At
+		s.Since = p.enteredAt(m.State, e.At)
 	}
 	if m.Ended() {
 		s.Ended = e.At
@@ -113,6 +113,21 @@ func (p *Process) store(m *lifecycle.Machine, before lifecycle.State, e lifecycl
 	isNew = p.stopTimes != times || p.said != m.Said
 	p.stopTimes, p.said = times, m.Said
 	return *s, isNew
+}
+
+// enteredAt returns when the process entered a state that its machine has entered now. For an adopted
+// process, the machine goes through the states again, up to the one that the process had under the
+// earlier launcher, so the process has been in that one since then. The caller holds mu.
+func (p *Process) enteredAt(s lifecycle.State, now time.Time) time.Time {
+	before := p.earlier
+	if s < before.state {
+		return now
+	}
+	p.earlier = earlier{}
+	if s == before.state {
+		return before.since
+	}
+	return now
 }
 
 // transition returns the event of a change of state.

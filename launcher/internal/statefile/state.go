@@ -49,23 +49,25 @@ type Group struct {
 
 // A Process is the state of a process. Each time is 0 if its event has not happened.
 type Process struct {
-	ID           string         `json:"id"`
-	Revision     int            `json:"revision"`
-	Digest       string         `json:"digest"`            // digest of Config; see [Digest]
-	Config       spec.Group     `json:"config"`            // configuration of the process; see [WithoutSecrets]
-	Adoptable    proc.Adoptable `json:"process"`           // the PID in Adoptable is 0 if the process was about to be started
-	ReadyAt      int64          `json:"ready,omitempty"`   // when the process became ready
-	StopAt       int64          `json:"asked,omitempty"`   // when the stop of the process was ordered
-	AskedAt      int64          `json:"began,omitempty"`   // when the process was first asked to stop
-	GrantedUntil int64          `json:"granted,omitempty"` // the deadline after the last request of the process for more time
-	Signals      int            `json:"signals,omitempty"` // how many stop signals the process got; since version 2
-	Reason       string         `json:"reason,omitempty"`  // why the process is stopped
-	Grace        time.Duration  `json:"grace,omitempty"`
-	Port         int32          `json:"port,omitempty"`         // port of the process's lifecycle service over TCP
-	ServicePort  int            `json:"service_port,omitempty"` // what {port} stands for; 0: nothing
-	Uses         spec.Protocol  `json:"uses,omitempty"`         // with protocol auto, the protocol that the process uses
-	Warming      bool           `json:"warming,omitempty"`      // the process has become ready, and its readiness probe fails
-	NotReplaced  bool           `json:"spared,omitempty"`       // after the stop of the process, no other is started in its place
+	ID           string          `json:"id"`
+	Revision     int             `json:"revision"`
+	Digest       string          `json:"digest"`            // digest of Config; see [Digest]
+	Config       spec.Group      `json:"config"`            // configuration of the process; see [WithoutSecrets]
+	Adoptable    proc.Adoptable  `json:"process"`           // the PID in Adoptable is 0 if the process was about to be started
+	State        lifecycle.State `json:"state,omitempty"`   // 0 if the file was written by a launcher that did not record it
+	Since        int64           `json:"since,omitempty"`   // when the process entered State
+	ReadyAt      int64           `json:"ready,omitempty"`   // when the process became ready
+	StopAt       int64           `json:"asked,omitempty"`   // when the stop of the process was ordered
+	AskedAt      int64           `json:"began,omitempty"`   // when the process was first asked to stop
+	GrantedUntil int64           `json:"granted,omitempty"` // the deadline after the last request of the process for more time
+	Signals      int             `json:"signals,omitempty"` // how many stop signals the process got; since version 2
+	Reason       string          `json:"reason,omitempty"`  // why the process is stopped
+	Grace        time.Duration   `json:"grace,omitempty"`
+	Port         int32           `json:"port,omitempty"`         // port of the process's lifecycle service over TCP
+	ServicePort  int             `json:"service_port,omitempty"` // what {port} stands for; 0: nothing
+	Uses         spec.Protocol   `json:"uses,omitempty"`         // with protocol auto, the protocol that the process uses
+	Warming      bool            `json:"warming,omitempty"`      // the process has become ready, and its readiness probe fails
+	NotReplaced  bool            `json:"spared,omitempty"`       // after the stop of the process, no other is started in its place
 
 	lifecycle.Said
 
@@ -176,15 +178,13 @@ func (s State) WithContainment(c proc.Containment) State {
 	return s
 }
 
-// HasProcesses reports whether the state contains any process. If it does not, the next launcher
-// does not need the state, and a launcher that ends removes the file.
-func (s State) HasProcesses() bool {
+// Processes returns the processes of all groups, in no particular order. If there is none, the next
+// launcher does not need the state, and a launcher that ends removes the file.
+func (s State) Processes() (all []*Process) {
 	for _, g := range s.Groups {
-		if len(g.Processes) > 0 {
-			return true
-		}
+		all = append(all, g.Processes...)
 	}
-	return false
+	return all
 }
 
 // HasKept reports whether the state contains anything for the next launcher to adopt: kept

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// A failure is the JSON output of a command that has failed before it has printed anything.
+type failure struct {
+	Error string `json:"error"`
+}
+
+// printErrorsAsJSON makes a command that has the flag --json print a [failure] to stdout if it fails,
+// in addition to the text on stderr. A command that has printed something prints no failure: its
+// output is complete, and contains its errors.
+func printErrorsAsJSON(cmd *cobra.Command) {
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if asJSON, err := cmd.Flags().GetBool("json"); err != nil || !asJSON {
+			return run(cmd, args)
+		}
+		out := &counter{to: cmd.OutOrStdout()}
+		cmd.SetOut(out)
+		err := run(cmd, args)
+		if err != nil && out.n == 0 {
+			printLine(out, failure{err.Error()})
+		}
+		return err
+	}
+}
+
+// A counter counts the bytes that are written to another writer.
+type counter struct {
+	to io.Writer
+	n  int
+}
+
+func (c *counter) Write(b []byte) (n int, err error) {
+	n, err = c.to.Write(b)
+	c.n += n
+	return n, err
+}
+
+// printLine prints a value as JSON in one line. Characters such as & and < stay as they are,
+// because the output is not for a web page.
+func printLine(w io.Writer, v any) {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.Encode(v)
+}
+
+// longNumber matches the only number of 64 bits that is printed. protojson prints it as a string,
+// because JavaScript would round large ones; a number of bytes stays far below that.
+var longNumber = regexp.MustCompile(`("bufferedBytes":\s*)"(\d+)"`)
+
+// unspecified matches a key whose value is an enum that is not set, such as the state that a
+// process has left in an event that is no transition. Another key always follows. In a text, a
+// quote would have a backslash before it.
+var unspecified = regexp.MustCompile(`"\w+":\s*"[A-Z_]+_UNSPECIFIED",\s*`)
+
+// printJSON prints a message with its empty fields, so that a script finds every key in every
+// output. Only enums that are not set are left out.
+func printJSON(w io.Writer, m proto.Message, indent bool) error {
+	text, err := protojson.MarshalOptions{Multiline: indent, EmitUnpopulated: true}.Marshal(m)
+	if err != nil {
+		return err
+	}
+	text = unspecified.ReplaceAll(longNumber.ReplaceAll(text, []byte("$1$2")), nil)
+	_, err = fmt.Fprintf(w, "%s\n", text)
+	return err
+}
