@@ -65,7 +65,7 @@ func (s *Swansong) GuardReport() GuardReport {
 		s := scopeOf(o)
 		path := s.path()
 		counted, agesMatter := r.work.Add(s.describer(), path, guards)
-		if s.trace == nil || !s.trace.traced { // of such a scope, only the number of guards is known
+		if s.trace == nil || !s.trace.traced { // of an untraced scope, only the number of guards is known
 			add(path, "", counted, 0)
 			return
 		}

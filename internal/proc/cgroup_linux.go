@@ -72,7 +72,8 @@ func openCgroup(path string) *cgroup {
 }
 
 // ownCgroup returns the path at which the cgroup of this process is mounted, or "" if there is
-// none. If the process is in a cgroup for itself, see mainCgroup, that is the one above.
+// none. If this program has moved itself into mainCgroup, ownCgroup returns the parent of
+// mainCgroup.
 var ownCgroup = sync.OnceValue(func() string {
 	path := cgroupOf("/proc/self/cgroup")
 	if filepath.Base(path) == mainCgroup {

@@ -29,7 +29,7 @@ func TestFollow_ProcessTakesPlaceOfLeader(t *testing.T) {
 				select {
 				case n := <-pid:
 					followed = p.Follow(n)
-				default: // called again after the other process has ended
+				default: // OnLeaderExit is called again after the process that took the leader's place has ended
 				}
 			}})
 		if err != nil {
