@@ -51,6 +51,24 @@ func Listen(network, address string) (net.Listener, error) {
 	return net.Listen(network, address)
 }
 
+// warnOfUnusedListeners reports the inherited listeners that Listen has not returned, usually because
+// the port in the .socket unit differs from the port of the program.
+func (p *Process) warnOfUnusedListeners() {
+	inherited.Lock()
+	var unused []string
+	for _, ln := range inherited.listeners {
+		unused = append(unused, ln.Addr().String())
+	}
+	inherited.Unlock()
+	for _, addr := range unused {
+		if l := p.config.logger; l != nil {
+			l.Warn("inherited listener not used, so its clients wait for ever; pass its address to Listen", "addr", addr)
+		} else {
+			fmt.Fprintf(p.config.output, "graceful: the inherited listener %s is not used, so its clients wait for ever; pass its address to Listen\n", addr)
+		}
+	}
+}
+
 // The function matches reports whether Listen(network, address) returns the inherited listener with
 // the address has.
 func matches(has net.Addr, network, address string) bool {

@@ -3,8 +3,10 @@
 package graceful_test
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -12,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/graceful"
 	"github.com/swansong-go/swansong/internal/testkit"
 )
@@ -33,6 +36,21 @@ func init() {
 		defer conn.Close()
 		_, err = fmt.Fprintf(conn, "LISTEN_FDS=%q", os.Getenv("LISTEN_FDS"))
 		return err
+	}
+	roles["listens, is ready"] = func() error {
+		network, address, _ := strings.Cut(os.Getenv(listenVar), " ")
+		var opts []graceful.Option
+		if os.Getenv("LOG") != "" {
+			opts = append(opts, graceful.WithLogger(slog.Default()))
+		}
+		return graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
+			ln, err := graceful.Listen(network, address)
+			if err != nil {
+				return err
+			}
+			graceful.Ready(s)
+			return ln.Close()
+		}, opts...)
 	}
 }
 
@@ -88,6 +106,31 @@ func TestListen_NoClientIsRefusedDuringRestart(t *testing.T) {
 					t.Fatal(err)
 				}
 				testkit.Equal(t, "answer", string(got), `LISTEN_FDS=""`)
+			}
+		})
+	}
+}
+
+// If the port of the program is not that of the inherited listener, the program listens on its own
+// port, and clients of the inherited listener would wait without a notice.
+func TestReady_WarnsOfUnusedListener(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	used, other := ln.Addr().String(), "127.0.0.1:0"
+	for _, test := range []struct {
+		name, address, log, want string
+	}{
+		{"used", used, "", ""},
+		{"unused", other, "", "graceful: the inherited listener " + used + " is not used, so its clients wait for ever; pass its address to Listen\n"},
+		{"unused, with a logger", other, "LOG=1", `so its clients wait for ever; pass its address to Listen addr=` + used},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			out := listenInChild(t, ln.(*net.TCPListener), "tcp "+test.address, "LISTEN_FDS=1", roleVar+"=listens, is ready", test.log)
+			if !strings.Contains(out, test.want) || test.want == "" && out != "" {
+				t.Errorf("the process prints %q, want %q", out, test.want)
 			}
 		})
 	}

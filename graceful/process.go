@@ -137,17 +137,22 @@ func (p *Process) current() ladder {
 // Ready reports that the program is serving. Under systemd it sends READY=1, which a unit with
 // Type=notify waits for, so f calls it when its listeners are open. It has no effect if it was
 // called before, if the process has been asked to stop, or if ctx does not derive from the scope of
-// [Run].
+// [Run]. If [Listen] was called, and has not returned some of the inherited listeners, Ready reports
+// these as a warning.
 func Ready(ctx context.Context) {
 	p, ok := FromContext(ctx)
 	if !ok {
 		return
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ladder.Rung == Serving && !p.ladder.Ready {
+	isFirst := p.ladder.Rung == Serving && !p.ladder.Ready
+	if isFirst {
 		p.ladder.Ready = true
 		p.notifyWatchers()
+	}
+	p.mu.Unlock()
+	if isFirst {
+		p.warnOfUnusedListeners()
 	}
 }
 
