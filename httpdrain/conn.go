@@ -34,7 +34,7 @@ type conn struct {
 	abandoned     *request      // requests of HTTP/2 whose handlers returned after Force, until all requests are answered
 	deadline      readDeadline
 	timer         *time.Timer        // the timer of the connState; nil until the drain starts it
-	http2         *http2Conn         // the connection as HTTP/2 that httpdrain serves; nil for HTTP/1, and for the user's HTTP/2
+	http2         *http2Conn         // the HTTP/2 connection, if httpdrain serves it; nil for HTTP/1, and for HTTP/2 that the user has configured
 	http2Server   *http.Server       // the additional http.Server for this connection alone, see http2.go; nil if http2 is nil
 	hijackGuard   *ctxshutdown.Guard // a guard that is held until the hijacked connection is closed
 	responseGuard *ctxshutdown.Guard // a guard that is held while the server writes a response whose handler has returned

@@ -150,7 +150,7 @@ const (
 	releaseHijacked                         // release the guard of holdHijacked
 	holdResponse                            // acquire a guard that is held until the response is written
 	releaseResponse                         // release the guard of holdResponse
-	revealDeadline                          // set a withheld read deadline on the socket
+	revealDeadline                          // set the read deadline on the socket that readDeadline has withheld from it
 	resumeReads                             // lift the deadline that ended the server's read
 	endReads                                // end the server's read by a deadline in the past, so that the server closes the connection
 	reportSilent                            // record that the drain closed the connection in the middle of a header

@@ -116,7 +116,7 @@ func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState
 	additional.ReadHeaderTimeout = prefaceTimeout // net/http uses this timeout only until the preface is read
 	additional.BaseContext = nil
 	additional.ConnContext = func(context.Context, net.Conn) context.Context { return c.base }
-	additional.DisableGeneralOptionsHandler = true // serveGeneral answers OPTIONS * with the user's setting
+	additional.DisableGeneralOptionsHandler = true // serveGeneral answers OPTIONS *, unless the user has disabled that
 	additional.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.TLS = state
 		sv.serveGeneral(w, r)

@@ -137,7 +137,7 @@ func (l *listener) onTimer() {
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		l.setAccepting(true)
-		stopping := l.stop.Err() != nil // asked after setAccepting: else neither this call nor the drain might start the timer
+		stopping := l.stop.Err() != nil // must come after setAccepting: else it could happen that neither this call nor the drain starts the timer
 		if stopping {
 			l.limitAccept()
 		}

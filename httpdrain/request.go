@@ -43,7 +43,8 @@ func (q *request) init(c *conn, w http.ResponseWriter, r *http.Request) *request
 	return q
 }
 
-// beginHeader is called before the header of the response is written.
+// beginHeader is called before the header of the response is written. It records the pattern of the
+// route, and makes the response say whether it is the last one on its connection.
 func (q *request) beginHeader() {
 	if q.headerWritten {
 		return

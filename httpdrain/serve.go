@@ -199,7 +199,7 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 		waiting.Go(func() { d.awaitLameDuck(p) })
 		defer waiting.Wait()
 	}
-	defer cancel() // runs before waiting.Wait, which waits for the end of the scope
+	defer cancel() // deferred after waiting.Wait, and so called before it: Wait returns when the scope is stopped
 	defer d.stopWatching()
 	l := newListener(ln, d, scope)
 	stop := context.AfterFunc(scope, l.limitAccept)

@@ -58,7 +58,7 @@ func nextPhaseIsTimed(now *snapshot) bool {
 // A timeAxis maps times to positions in the drawing. It begins at the first mark or, if there is no
 // mark, a minute before the snapshot.
 type timeAxis struct {
-	from, to time.Time // the edges of the drawing
+	from, to time.Time // the times at the left and the right edge of the drawing
 	origin   time.Time // the first mark; zero if there is none
 }
 
