@@ -25,6 +25,7 @@ func openInput(ctx context.Context, name string) (*input, error) {
 		return &input{os.Stdin, "standard input", true}, nil
 	}
 	// Opening a FIFO blocks until a process opens it for writing, and os.Open takes no context.
+	// Call returns when ctx ends, although os.Open still blocks.
 	f, err := ctxshutdown.Call(ctx, func(context.Context) (*os.File, error) { return os.Open(name) })
 	if err != nil {
 		return nil, err

@@ -47,9 +47,9 @@ var ways = []struct {
 }
 
 const (
-	loadRole       = "load"        // the load generator
-	openServerRole = "open-server" // the server that -open starts
-	openOnlyRole   = "open-only"   // for tests: only the part that -open adds
+	loadRole       = "load"        // the process is the load generator
+	openServerRole = "open-server" // the process is the server that -open starts
+	openOnlyRole   = "open-only"   // for tests: the program does only what -open adds
 )
 
 const warmUp = 1500 * time.Millisecond // how long the server is under load before the signal
@@ -140,7 +140,7 @@ func deploy(ctx context.Context, way string) (r result, err error) {
 	if err != nil {
 		return r, err
 	}
-	defer d.kill() // for an early return; later, both processes have ended
+	defer d.kill() // ends both processes if deploy returns early; in the end, both have exited
 	fmt.Printf("  under load for %v\n", warmUp)
 	select {
 	case <-time.After(warmUp):

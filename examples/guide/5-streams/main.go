@@ -39,7 +39,7 @@ func run(addr string) error {
 	})
 }
 
-// clock is a stream of server-sent events.
+// clock answers with a stream of server-sent events.
 func clock(w http.ResponseWriter, r *http.Request) {
 	scope, _ := ctxshutdown.FromContext(r.Context())
 	w.Header().Set("Content-Type", "text/event-stream")
