@@ -67,7 +67,7 @@ func newCloseLimit(ctx context.Context, scope *ctxshutdown.Swansong) (limit cont
 // closeBy does what Close does, but it returns at the latest when the context limit ends, or at
 // deadline, which is the deadline of the Manager. A zero deadline means that there is none.
 func (c *Conn) closeBy(limit context.Context, deadline time.Time) (Report, error) {
-	own := c.closeDeadline(time.Now()) // if the Manager has been stopped, this is the manager's deadline
+	own := c.closeDeadline(time.Now()) // the deadline of the Manager, if the Manager has been stopped
 	c.mu.Lock()
 	before := c.state
 	if !c.closing {

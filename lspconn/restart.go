@@ -10,7 +10,7 @@ import (
 // [Manager.Conn], not in the background. If Conn is called before the waiting time is over, it
 // blocks until then.
 type Restart struct {
-	Max   int           // the number of restarts in a row; negative means no limit
+	Max   int           // the maximum number of restarts in a row; negative means no limit
 	First time.Duration // the wait before the first restart, doubled for each further one; zero means 1 s
 	Limit time.Duration // the longest wait before a restart; zero means 1 minute
 	Reset time.Duration // a server that ran this long may be restarted Max times again; zero means 10 minutes

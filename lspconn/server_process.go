@@ -148,7 +148,7 @@ func (c *Conn) askToLeave(until time.Time) error {
 // A processStream is the stream of a Process.
 type processStream struct {
 	c     *Conn
-	ended func() // called when nothing is read any more
+	ended func() // tells the connection that the user will read no more output of the server
 }
 
 func (s *processStream) Read(b []byte) (int, error) {

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	maxStderr      = 8 << 10   // the length of Report.Stderr
+	maxStderr      = 8 << 10   // the maximum length of Report.Stderr
 	searchedStderr = 128 << 10 // how much of the output is searched for the error, which Go and Java print before all stacks
 )
 
@@ -19,8 +19,8 @@ type stderrTail struct {
 	*proc.Tail
 
 	mu    sync.Mutex
-	total int64  // the value of Tail.Total for which end was made
-	end   string // the result of String
+	total int64  // the result of Tail.Total when end was computed
+	end   string // the latest result of String
 }
 
 func newStderrTail() *stderrTail { return &stderrTail{Tail: proc.NewTail(searchedStderr)} }
@@ -30,7 +30,7 @@ func newStderrTail() *stderrTail { return &stderrTail{Tail: proc.NewTail(searche
 func (t *stderrTail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if total := t.Total(); total != t.total { // a connection that has failed needs the text for each call
+	if total := t.Total(); total != t.total { // end is kept, because a failed connection puts it into the error of each call
 		t.end, t.total = endOfStderr(t.Tail.String()), total
 	}
 	return t.end
@@ -112,9 +112,9 @@ func namesError(line string) bool {
 // traceLine matches the lines that Node, Go, Python, Rust and Java print after an error.
 var traceLine = regexp.MustCompile("^(" + strings.Join([]string{
 	`\s`, `\}`, `- `, `-----`, `\.\.\.`, // an indented line, the end of a multi-line value, a list item, a rule, and dots for lines left out
-	`Node\.js v`, `Require stack:`, `[sS]tack backtrace:`, // Node and Rust
-	`goroutine \d`, `created by `, `\[originating from `, `runtime stack:`, `\[signal `, `PC=0x`, `exit status \d`, // Go
-	`[\pL\w./*()\[\]%~+-]+\(.*\)\r?$`, // a function of Go; % escapes a dot in the last element of its package path
+	`Node\.js v`, `Require stack:`, `[sS]tack backtrace:`, // lines of Node and Rust
+	`goroutine \d`, `created by `, `\[originating from `, `runtime stack:`, `\[signal `, `PC=0x`, `exit status \d`, // lines of Go
+	`[\pL\w./*()\[\]%~+-]+\(.*\)\r?$`, // a function in a stack of Go; % escapes a dot in the last element of its package path
 	// A register in a crash of Go, such as "rax    0x0". The names of the second group are followed
 	// by one space, all others by more, so "error 0x80070005" does not match.
 	`([a-z]\w*\s\s+|(s1\d|link|cpsr|trap|oldmask|[er]flags) )0x[0-9a-f]+\r?$`,

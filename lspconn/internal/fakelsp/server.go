@@ -21,8 +21,8 @@ import (
 type Behaviour struct {
 	Initialize string // reaction to initialize: "never", "refuse", "exit", "garbage"
 	Shutdown   string // reaction to shutdown: "never", "refuse", "exit", "ask" (sends a request first and waits for the response), "close" (closes stdout), "half" (exits within the response)
-	Exit       string // "ignore"
-	EOF        string // "ignore"
+	Exit       string // reaction to the notification exit: "ignore"
+	EOF        string // reaction to the end of the input: "ignore"
 	StopAfter  int    // the server stops reading after this many messages; 0 means never
 	Code       int    // exit code of the server
 	IgnoreTerm bool
