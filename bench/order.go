@@ -106,7 +106,8 @@ type dialer struct{ io.ReadWriteCloser }
 
 func (d dialer) Dial(context.Context) (io.ReadWriteCloser, error) { return d.ReadWriteCloser, nil }
 
-// stopRaw closes a connection to a process of spawnRaw, which then exits.
+// stopRaw closes the connection to a process that spawnRaw has started, and waits until the process
+// has exited.
 func stopRaw(cmd *exec.Cmd, closeConn func() error) {
 	closeConn()
 	cmd.Wait()

@@ -11,7 +11,7 @@ import (
 )
 
 // printRows measures rows and prints them as a table: the operation, and what a user would use
-// instead. It adds the ratios to past.
+// instead. It adds the ratios of the rows to the runs in past.
 func printRows(w io.Writer, ours string, rows []row, rounds int, past *runs) {
 	figures.Row(w, "operation", ours, "against", "its time", "ratio (middle half)", "all runs", "the host's own spread", "target", "allocations")
 	figures.Row(w, "---", "---:", "---", "---:", "---:", "---:", "---:", "---:", "---:")
@@ -23,7 +23,7 @@ func printRows(w io.Writer, ours string, rows []row, rounds int, past *runs) {
 // rounds returns the number of rounds for the row; n is the number for an ordinary row.
 func (r row) rounds(n int) int {
 	if r.once {
-		n = max(1, n/3) // the preparation takes longer than the operation
+		n = max(1, n/3) // fewer rounds, because each needs a preparation, which takes longer than the operation
 	}
 	return n * max(1, r.often)
 }

@@ -160,8 +160,8 @@ func (res *resource) findUses(effectAt effectFunc) {
 	}
 }
 
-// isPassedOn reports whether an expression becomes part of a value that is stored or passed on. The
-// argument is the parent of the expression.
+// isPassedOn reports whether an expression becomes part of a value that is stored or passed on. It
+// gets the parent of the expression.
 func isPassedOn(parent inspector.Cursor) bool {
 	for {
 		switch n := parent.Node().(type) {

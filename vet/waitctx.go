@@ -100,7 +100,7 @@ func (r *lineages) endedBefore(cur inspector.Cursor, l lineage) (n name, at toke
 		switch c.Node().(type) {
 		case *ast.FuncLit, *ast.FuncDecl:
 			return n, at, false
-		case ast.Stmt: // a statement; also the receive of a select case, which is before the body of the case
+		case ast.Stmt: // the statements before this one; in a select case, the receive of the case comes before its body
 			for before, more := c.PrevSibling(); more; before, more = before.PrevSibling() {
 				if received(before.Node()) {
 					return n, at, true

@@ -28,7 +28,7 @@ func (r *runner) checkBaseline(b baseline) outcome {
 	if check == nil {
 		check = sync.OnceValue(func() outcome {
 			if strings.Contains(b.flags, "-race") && os.Getenv("CI") == "" {
-				cgo, _ := exec.CommandContext(r.ctx, "go", "env", "CGO_ENABLED").Output() // prints 0 if there is no C compiler
+				cgo, _ := exec.CommandContext(r.ctx, "go", "env", "CGO_ENABLED").Output() // go env prints 0 if there is no C compiler
 				if strings.TrimSpace(string(cgo)) == "0" {
 					return outcome{verdict: skipped, detail: "-race needs a C compiler"}
 				}
@@ -138,7 +138,7 @@ func (r *runner) runTest(t testCommand, program, chosen string) (res result) {
 	res.took = time.Since(start)
 
 	var text strings.Builder
-	var running string // the test that is running; a test that times out is not reported as failed
+	var running string // the test that is running: it has failed if the program times out, which reports no test as failed
 	for line := range strings.Lines(string(out)) {
 		before, report, isReport := strings.Cut(line, marker)
 		text.WriteString(before + report)

@@ -58,7 +58,7 @@ type outcome struct {
 type runner struct {
 	ctx       context.Context
 	out       io.Writer
-	root      string // absolute, because overlays contain file names
+	root      string // absolute path of the repository; overlays must contain absolute file names
 	temp      string
 	tested    bool // all tests have just passed, so mutants without flags need no baseline
 	sources   *sources

@@ -29,7 +29,7 @@ import (
 // killed in the shared program is run again alone.
 const (
 	variable = "SWANSONG_MUTANT"
-	noMutant = "-" // set explicitly, because some tests look at their environment
+	noMutant = "-" // the variable is always set, so that tests that look at their environment find the same with each mutant and with none
 )
 
 // A newBody replaces the body of a function.

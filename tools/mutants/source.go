@@ -35,7 +35,7 @@ type source struct {
 // code is "".
 type codeLine struct{ text, code string }
 
-// A region is files[file][from:to].
+// A region is a range of the lines of a source: files[file][from:to].
 type region struct {
 	file     string
 	from, to int
@@ -258,7 +258,7 @@ func codeLines(text string, isGo bool) []codeLine {
 		file := token.NewFileSet().AddFile("", -1, len(code))
 		s.Init(file, []byte(text), func(token.Position, string) {}, scanner.ScanComments)
 		for pos, tok, comment := s.Scan(); tok != token.EOF; pos, tok, comment = s.Scan() {
-			if tok != token.COMMENT || strings.HasPrefix(comment, "//go:") { // a directive is code
+			if tok != token.COMMENT || strings.HasPrefix(comment, "//go:") { // a directive counts as code
 				continue
 			}
 			for i := range len(comment) {

@@ -28,7 +28,7 @@ type mutant struct {
 	edits []edit
 
 	overlay string   // folder that holds the changed copies of the files
-	files   []string // the changed files, relative to the overlay and to the root
+	files   []string // names of the changed files, relative to the root; their copies have the same names relative to overlay
 	shared  bool     // the mutant is built into the test program that many mutants share
 	decided *outcome // result of a mutant that cannot be tried; nil if it can
 }

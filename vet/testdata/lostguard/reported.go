@@ -93,7 +93,7 @@ func inACase(s *ctxshutdown.Swansong, n int) error {
 	return nil
 }
 
-// The goroutine releases the guard, but the return before does not. A defer would release it while the goroutine works.
+// The goroutine releases the guard, but the return before it does not. A defer would release it while the goroutine works.
 func handedOverTooLate(s *ctxshutdown.Swansong) error {
 	g := s.Guard() // want `the guard g is not released when the function returns at line 100`
 	if err := work(); err != nil {

@@ -28,7 +28,7 @@ func withoutAGuard(s *ctxshutdown.Swansong, db *sql.DB) {
 	g := s.Guard()
 	g.Release()
 	db.PingContext(s)
-	http.NewRequestWithContext(s, "GET", "http://localhost", nil) // new work
+	http.NewRequestWithContext(s, "GET", "http://localhost", nil) // no guard is held: this is new work
 }
 
 func ofAnother(s, t *ctxshutdown.Swansong, db *sql.DB) {
