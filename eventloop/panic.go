@@ -114,8 +114,8 @@ func (l *loop) resumeTimers() {
 	l.box.wake()
 }
 
-// callPanicHandler calls the panic handler, and returns whether the loop is to continue. If the
-// handler panics or calls runtime.Goexit, callPanicHandler stops the loop.
+// callPanicHandler calls the panic handler, and returns whether the loop continues. If the handler
+// panics or calls runtime.Goexit, callPanicHandler stops the loop.
 func (l *loop) callPanicHandler(err *PanicError) (resume bool) {
 	returned := false
 	defer func() {

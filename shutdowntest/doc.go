@@ -53,7 +53,7 @@
 //
 // If guards are held for a long time, the scenario can add moments: each s.Guard().Release() adds
 // four, before and after both operations. When the scenario returns, s is stopped. So a scenario that
-// has started goroutines waits until they have reached the point at which s is to be stopped:
+// has started goroutines waits until they have reached the point at which s should be stopped:
 //
 //	ctxshutdown.Sleep(s, time.Second)
 //

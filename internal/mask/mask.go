@@ -27,8 +27,8 @@ type Masker struct {
 	longest int                           // length of the longest text
 }
 
-// New returns a Masker for the values and their encodings; see [Texts]. It returns nil if no value
-// has to be masked.
+// New returns a Masker for the values and their encodings; see [Texts]. It returns nil if there is
+// no value to mask.
 func New(values []string) *Masker {
 	m := &Masker{texts: map[uint32][]string{}}
 	for _, text := range Texts(values) {

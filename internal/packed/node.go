@@ -361,7 +361,7 @@ func (n *Node) resolve(e *effects) {
 
 // effects collects work for the time when no lock of the tree is held.
 type effects struct {
-	completed []*Node // nodes whose Owner.OnComplete is to be called
+	completed []*Node // nodes for which the method run calls Owner.OnComplete
 	misuse    string  // the text of the panic of Stop; see fold
 }
 

@@ -169,8 +169,8 @@ func (s *stripes) markFolded() (sum int64) {
 // holds the parent's mu, and fold does nothing unless n appears to hold no guards. If n does hold
 // guards, no harm is done: the word counts them after the fold, and n may grow stripes again. A
 // sweep does not fold a count below zero either: more guards were released than acquired, which
-// Stop reports. A panic of fold itself would hit the sweeping goroutine, which need not have
-// misused n.
+// Stop reports. A panic of fold itself would hit the sweeping goroutine, which may not be the one
+// that misused n.
 //
 // If the caller is seal, it has set n.sealing, so n does not grow stripes again.
 func (n *Node) fold(isSweep bool, e *effects) {

@@ -62,8 +62,8 @@ func Catch(f func(), then func(value any, stack []byte)) {
 // happened in half of the runs of a test program that calls os.Exit(0) after the drain.
 // [sync.WaitGroup.Go] solves the same problem in the same way since Go 1.26.
 //
-// If a caller up the stack recovers, as net/http does for its handlers, the guard has to be
-// released during a panic too: use a plain defer there.
+// If a caller up the stack recovers, as net/http does for its handlers, the guard must be released
+// during a panic, too: use a plain defer there.
 func UnlessPanic(f func()) {
 	if v := recover(); v != nil {
 		panic(v) // the traceback still contains the frames of the original panic

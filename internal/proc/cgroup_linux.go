@@ -22,8 +22,8 @@ type cgroup struct {
 }
 
 // newCgroup creates a cgroup below base. It returns nil if that is not possible: with cgroups of
-// version 1, without permission, or before Linux 5.14, which has no cgroup.kill. If bound is set, the
-// processes in it are not to outlive this program.
+// version 1, without permission, or before Linux 5.14, which has no cgroup.kill. If bound is set,
+// the processes in it must not outlive this program.
 func newCgroup(base string, bound bool) *cgroup {
 	if base == "" {
 		return nil

@@ -155,7 +155,7 @@ func (c *container) members() []Member {
 //     /proc and the reading of its entry, and its child is only in the next listing;
 //   - while the state of a process is unknown: for some microseconds during an exec a process has no
 //     environment, and the child of a double fork then looks unrelated. A process that never had an
-//     environment counts as unmarked in the end.
+//     environment counts as unmarked after some time.
 //
 // To escape, a process must be missed by several looks in a row. No process escapes from a cgroup.
 func (c *container) walk() []Member { return walk(c.look, c.leads) }
@@ -254,7 +254,7 @@ func (c *container) awaitExit() {
 		return
 	}
 	if c.process == nil {
-		for alive := true; alive; { // reached on kernels without pidfd_open
+		for alive := true; alive; { // this loop runs only on kernels without pidfd_open
 			Member{PID: c.pid, start: c.start}.await(time.Now().Add(time.Hour))
 			_, alive = c.leader()
 		}

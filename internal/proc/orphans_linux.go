@@ -44,7 +44,7 @@ var thisOwner = sync.OnceValue(func() owner {
 	return owner{os.Getpid(), self.start, strings.Trim(ns, "pid:[]")}
 })
 
-// newMark returns the mark of a new container. If bound is set, its processes are not to outlive this
+// newMark returns the mark of a new container. If bound is set, its processes must not outlive this
 // program, and the mark contains the owner, by which killOrphanProcesses finds them.
 func newMark(bound bool) string {
 	if bound {
@@ -53,9 +53,9 @@ func newMark(bound bool) string {
 	return rand.Text()
 }
 
-// isDead reports whether the program is known to have ended. Nothing is known of programs in other
-// pid namespaces. A failure to read /proc, for example because no file descriptor is free, does not
-// prove that the program has ended.
+// isDead reports whether the program is known to have ended. Nothing is known about programs in
+// other pid namespaces. A failure to read /proc, for example because no file descriptor is free,
+// does not prove that the program has ended.
 func (o owner) isDead() bool {
 	if o.ns != thisOwner().ns || o.start == 0 {
 		return false

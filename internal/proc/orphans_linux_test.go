@@ -26,9 +26,9 @@ func init() {
 		fmt.Println(containment.Cgroup)
 		forever()
 	}
-	// The role "client" starts a process that is to die with it. That process starts another one, which
-	// leaves its group and inherits file descriptor 3. The argument is the directory of the cgroup. If
-	// there is none, the processes have no cgroup.
+	// The role "client" starts a process that must die with it. That process starts another one,
+	// which leaves its group and inherits file descriptor 3. The argument is the directory of the
+	// cgroup. If there is none, the processes have no cgroup.
 	roles["client"] = func(args []string) {
 		spec := self("leave-marked")
 		if spec.NoCgroup = len(args) == 0; !spec.NoCgroup {

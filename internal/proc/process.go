@@ -1,5 +1,5 @@
-// Package proc starts subprocesses together with everything that they start in turn, and ends all of
-// it within a deadline.
+// Package proc starts subprocesses. Within a deadline, it ends a subprocess together with all
+// processes that this one has started, directly or not.
 //
 // A process counts as ended only when the kernel has reported its exit. A signal that was sent, a
 // pipe that was closed, or a protocol message that announces the exit is no proof.
@@ -48,7 +48,7 @@ type Process struct {
 	stdin          *os.File
 	stdout, stderr *Output
 	exited, done   chan struct{}
-	onLeaderExit   func() // called when the leader has exited; nil if nothing is to be called
+	onLeaderExit   func() // called when the leader has exited; may be nil
 
 	// search is held by a goroutine that searches for members in order to signal them, and by the
 	// waiter while it reaps. It is locked before mu.
