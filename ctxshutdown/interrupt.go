@@ -103,6 +103,14 @@ func pollable(ctx context.Context) context.Context {
 	return ctx
 }
 
+// mustBeMade panics if ctx, the context of a wrapper, is nil: then the wrapper is a zero value. The
+// parameter what is the name of its type.
+func mustBeMade(ctx context.Context, what string) {
+	if ctx == nil {
+		panic("ctxshutdown: use of a zero " + what + "; make one with New" + what)
+	}
+}
+
 // closedError returns the error of a call on a closed Reader or Writer.
 func closedError(what string) error {
 	return fmt.Errorf("ctxshutdown: use of a closed %s: %w", what, os.ErrClosed)

@@ -102,7 +102,7 @@ func isStdin(r io.Reader) bool {
 // returns what the source returns, including bytes together with an error. A time-out of a deadline
 // that the caller has set is returned, and does not end the Reader.
 func (r *Reader) Read(p []byte) (int, error) {
-	r.checkInit()
+	mustBeMade(r.ctx, "Reader")
 	var n int
 	var err error
 	switch {
@@ -159,13 +159,6 @@ func (r *Reader) handleResult(size, n int, err error) (int, error) {
 // hasEnded reports whether the Reader is closed or its context is done.
 func (r *Reader) hasEnded() bool { return r.closed.Load() || r.ctx.Err() != nil }
 
-// checkInit panics if r is the zero value.
-func (r *Reader) checkInit() {
-	if r.ctx == nil {
-		panic("ctxshutdown: use of a zero Reader; make one with NewReader")
-	}
-}
-
 // checkOpen returns an error that matches os.ErrClosed if the Reader is closed, errStop if its
 // context is done, and nil otherwise.
 func (r *Reader) checkOpen() error {
@@ -218,7 +211,7 @@ func (r *Reader) finish() {
 // in the same way in pieces of 1 MiB, and WriteTo checks the context before each piece. Any other
 // source is read by single Reads, with a check before each.
 func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
-	r.checkInit()
+	mustBeMade(r.ctx, "Reader")
 	switch {
 	case r.waker.canWake():
 		n, err = r.copyWakeable(w)
@@ -271,6 +264,7 @@ func (r *Reader) copyWakeable(w io.Writer) (n int64, err error) {
 // the context, and from then on Read returns an error that matches [os.ErrClosed]. Close does not
 // close the source. It always returns nil.
 func (r *Reader) Close() error {
+	mustBeMade(r.ctx, "Reader")
 	if r.closed.CompareAndSwap(false, true) {
 		if r.waker != nil {
 			r.waker.wake()
@@ -288,6 +282,7 @@ func (r *Reader) Close() error {
 // this deadline. SetReadDeadline returns an error that matches [os.ErrNoDeadline] if the source has
 // no deadlines.
 func (r *Reader) SetReadDeadline(t time.Time) error {
+	mustBeMade(r.ctx, "Reader")
 	if r.waker == nil {
 		return fmt.Errorf("ctxshutdown: %T: %w", r.src, os.ErrNoDeadline)
 	}
@@ -302,6 +297,7 @@ func (r *Reader) Stopped() bool { return r.stopped.Load() }
 // tries to set the deadline of the source, to the one set by SetReadDeadline or to none. The first
 // WriteTo, and with the option [Detached] the first Read, do the same.
 func (r *Reader) CanWake() bool {
+	mustBeMade(r.ctx, "Reader")
 	return r.waker.canWake() || r.background != nil
 }
 
@@ -310,6 +306,7 @@ func (r *Reader) CanWake() bool {
 // Rest when the last Read has returned; then no byte is lost. If the source panicked in a
 // background read, the Read of the returned reader panics with the same value.
 func (r *Reader) Rest() io.Reader {
+	mustBeMade(r.ctx, "Reader")
 	if r.background != nil && r.background.isPending() {
 		return restReader{r.background}
 	}

@@ -123,11 +123,9 @@ var errRefused = errors.New("ctxshutdown: write refused")
 // checkOpen returns the error of a Write if the Writer is closed or its context is done, nil
 // otherwise. It panics if w is the zero value.
 func (w *Writer) checkOpen() error {
+	mustBeMade(w.ctx, "Writer")
 	if w.closed.Load() {
 		return closedError("Writer")
-	}
-	if w.ctx == nil {
-		panic("ctxshutdown: use of a zero Writer; make one with NewWriter")
 	}
 	if w.ctx.Err() != nil {
 		w.finish()
@@ -203,6 +201,7 @@ func (w *Writer) writeRead(p []byte) (n int, err error) {
 // Close releases the guard. From then on Write returns an error that matches [os.ErrClosed], while
 // a blocked Write continues. Close does not close the destination. It always returns nil.
 func (w *Writer) Close() error {
+	mustBeMade(w.ctx, "Writer")
 	if w.closed.CompareAndSwap(false, true) {
 		w.guard.release()
 		w.waker.finish(true)
@@ -214,6 +213,7 @@ func (w *Writer) Close() error {
 // Write short, the Writer restores this deadline. SetWriteDeadline returns an error that matches
 // [os.ErrNoDeadline] if the destination has no deadlines.
 func (w *Writer) SetWriteDeadline(t time.Time) error {
+	mustBeMade(w.ctx, "Writer")
 	switch {
 	case w.waker != nil:
 		return w.waker.setDeadline(t)
