@@ -8,6 +8,7 @@ package ctxshutdown
 // returns ErrWaitContext. See docs/internals/core.md#semantic-8.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,10 +102,7 @@ func (c *Completion) Wait(ctx context.Context) error {
 	if c.isComplete() {
 		return nil
 	}
-	cause := context.Cause(ctx)
-	if cause == nil {
-		cause = errNoError
-	}
+	cause := cmp.Or(context.Cause(ctx), errNoError)
 	if !survived && c.endedByStop(ctx, ended, cause) {
 		return ErrWaitContext
 	}

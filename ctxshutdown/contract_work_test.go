@@ -113,7 +113,7 @@ func TestWork_EndsAtCompletionOrForce(t *testing.T) {
 			s.Shutdown()
 			defer s.Guard().Release()
 			c.checkState(s, ctxshutdown.ShuttingDown, 1)
-			c.workEnded(s.Work(), ctxshutdown.ErrShutdown)
+			c.isTrue("the cause of Work is ErrShutdown", context.Cause(s.Work()) == ctxshutdown.ErrShutdown)
 		}},
 		{"the first Work after the last release completed the scope has ended from the start", func(c claim, s *ctxshutdown.Swansong) {
 			g := s.Guard()
@@ -121,6 +121,23 @@ func TestWork_EndsAtCompletionOrForce(t *testing.T) {
 			g.Release()
 			defer s.Guard().Release()
 			c.workEnded(s.Work(), ctxshutdown.ErrShutdown)
+		}},
+		{"the first Work of an unused child, under a late guard, has ended from the start if the parent was complete", func(c claim, s *ctxshutdown.Swansong) {
+			k := child(child(s))
+			s.Shutdown()
+			defer k.Guard().Release()
+			c.checkState(s, ctxshutdown.ShuttingDown, 1)
+			c.isTrue("the cause of Work is ErrShutdown", context.Cause(k.Work()) == ctxshutdown.ErrShutdown)
+		}},
+		{"the first Work of an unused child, under a late guard, has not ended while the parent drains", func(c claim, s *ctxshutdown.Swansong) {
+			k, g := child(s), s.Guard()
+			s.Shutdown()
+			late := k.Guard()
+			w := k.Work()
+			c.isTrue("the Work has not ended", w.Err() == nil)
+			late.Release()
+			c.workEnded(w, ctxshutdown.ErrShutdown)
+			g.Release()
 		}},
 		{"a completed child ends its own Work and not that of its parent", func(c claim, s *ctxshutdown.Swansong) {
 			k := child(s)

@@ -53,7 +53,7 @@ type modelScope struct {
 	force  error // the cause given to Force of this scope; nil without a Force
 	worked bool  // Work has been called
 	done   bool  // the scope is complete, or was so before a late guard
-	seen   bool  // State has returned Complete
+	seen   bool  // State has returned Complete, or a Completion has resolved
 	cut    error // the cause of Work; nil while it has not ended
 	open   []*modelCompletion
 }
@@ -88,6 +88,12 @@ func (m *modelScope) state() ctxshutdown.State {
 		return ctxshutdown.ShuttingDown
 	}
 	return ctxshutdown.Complete
+}
+
+// hasBeenSeenComplete reports whether the completion of m, or of a scope above whose stop stops m too,
+// could be observed. When such a scope is complete, so is m.
+func (m *modelScope) hasBeenSeenComplete() bool {
+	return m.seen || m.up != nil && m.from == softTier && m.up.hasBeenSeenComplete()
 }
 
 // forced returns the cause of the Force of m, or of the nearest scope above m that was forced.
@@ -138,7 +144,7 @@ func (m *modelScope) settle() (again bool) {
 	}
 	m.done = true
 	for _, c := range m.open {
-		c.resolved = true
+		c.resolved, m.seen = true, true
 	}
 	if m.worked && m.cut == nil {
 		cause := m.forced()
@@ -194,14 +200,15 @@ func (h *history) context(i int, tier tierKind) (ctx context.Context, ended erro
 
 // work models the first call of Work, which returns an ended context if the scope is forced, is
 // complete, or was complete before a late guard. If an ancestor context has ended, the scope learns
-// of that end only when one of its methods is called. If a guard was acquired before that, the
-// scope does not know that it was complete in between.
+// of that end only when one of its methods is called. If a guard was acquired before that, and no
+// method of a scope above has told the program that the scope was complete in between, then Work
+// may be alive.
 func (h *history) work(i int) {
 	m := h.model[i]
 	m.worked = true
 	if cause := m.forced(); cause != nil {
 		m.end(hardTier, cause)
-	} else if m.done && (m.seen || h.real[i].Work().Err() != nil) {
+	} else if m.done && (m.hasBeenSeenComplete() || h.real[i].Work().Err() != nil) {
 		m.end(hardTier, ctxshutdown.ErrShutdown)
 	}
 	h.settle()

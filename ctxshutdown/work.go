@@ -5,6 +5,7 @@ package ctxshutdown
 // See docs/internals/core.md#semantic-5.
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -66,8 +67,12 @@ func (s *Swansong) registerWork(w *work) *work {
 		w.cancel(cause)
 	}
 	s.watchContext()
-	if s.node.HasCompleted() {
-		s.cancelWork()
+	// A scope that stops with a scope above was complete when that one was. Its own node does not
+	// know this if the scope was not used before a late guard.
+	for up := s; up != nil && s.Err() != nil; up = up.stoppedWith() {
+		if up.node.HasCompleted() {
+			s.cancelWork()
+		}
 	}
 	w.registered.Store(true)
 	return w
@@ -76,11 +81,7 @@ func (s *Swansong) registerWork(w *work) *work {
 // cancelWork ends the hard context of a scope that has completed.
 func (s *Swansong) cancelWork() {
 	if w := s.work.Load(); w != nil {
-		cause := s.forceCause()
-		if cause == nil {
-			cause = ErrShutdown
-		}
-		w.cancel(cause)
+		w.cancel(cmp.Or(s.forceCause(), ErrShutdown))
 	}
 	s.node.Unpin()
 }
@@ -92,9 +93,7 @@ func (s *Swansong) cancelWork() {
 //
 // Force does not release guards: the scope is complete when its guards have been released.
 func (s *Swansong) Force(cause error) *Completion {
-	if cause == nil {
-		cause = ErrForced
-	}
+	cause = cmp.Or(cause, ErrForced)
 	// Store the cause before the context is cancelled: the cancellation can complete an idle scope
 	// at once, and the Work of that scope must end with this cause. Call forceCause before that: if
 	// an ancestor was forced earlier, it stores the cause of the ancestor in s.
