@@ -38,7 +38,7 @@ func main() {
 		os.Exit(2)
 	}
 	if *rounds < 1 || flag.NArg() > 0 {
-		fmt.Fprintln(os.Stderr, "bench: -rounds must be at least 1, and there must be no arguments")
+		fmt.Fprintf(os.Stderr, "bench: -rounds %d, arguments %q: -rounds must be at least 1, and arguments are not accepted\n", *rounds, flag.Args())
 		os.Exit(2)
 	}
 	rows := slices.Concat(guardRows(), goRows(), childRows(), endRows(), interruptRows(), lspRows(), loopRows(), poolRows(), maskRows())

@@ -228,9 +228,9 @@ func TestServe_RejectsInvalidArguments(t *testing.T) {
 		is   error
 	}{
 		{"nil scope", httpdrain.Serve(nil, handler(ok), listenInMemory()), "httpdrain: Serve: nil scope; create one with ctxshutdown.New", nil},
-		{"nil server", httpdrain.Serve(s, nil, listenInMemory()), "httpdrain: Serve: nil http.Server", nil},
-		{"nil listener", httpdrain.Serve(s, handler(ok), nil), "httpdrain: Serve: nil listener", nil},
-		{"nil server, by address", httpdrain.ListenAndServe(s, nil), "httpdrain: Serve: nil http.Server", nil},
+		{"nil server", httpdrain.Serve(s, nil, listenInMemory()), "httpdrain: Serve: nil *http.Server; pass one that has a Handler", nil},
+		{"nil listener", httpdrain.Serve(s, handler(ok), nil), "httpdrain: Serve: nil net.Listener; open one with net.Listen, or call ListenAndServe", nil},
+		{"nil server, by address", httpdrain.ListenAndServe(s, nil), "httpdrain: Serve: nil *http.Server; pass one that has a Handler", nil},
 		{"a stopped scope", httpdrain.Serve(stopped, handler(ok), listenInMemory()),
 			`httpdrain: Serve: the scope Swansong(web) has already been stopped: too late`, errTooLate},
 		{"a port in use", httpdrain.ListenAndServe(s, &http.Server{Addr: taken.Addr().String()}),
@@ -240,7 +240,7 @@ func TestServe_RejectsInvalidArguments(t *testing.T) {
 		{"a server that has drained", httpdrain.Serve(s, drained, listenInMemory()),
 			"http: Server closed", http.ErrServerClosed},
 		{"a listener that is being served", httpdrain.Serve(s, served, same),
-			"httpdrain: Serve: the listener on memory is already served by another call for this http.Server", nil},
+			"httpdrain: Serve: the listener on memory is already served by another call for this http.Server; call Serve once for each listener", nil},
 		{"no certificate", httpdrain.ServeTLS(s, handler(ok), listenInMemory(), "no.crt", "no.key"),
 			"open no.crt: " + noFile, os.ErrNotExist},
 	} {

@@ -126,7 +126,7 @@ func checkArgs(s *ctxshutdown.Swansong, srv *http.Server) error {
 	case s == nil:
 		return errors.New("httpdrain: Serve: nil scope; create one with ctxshutdown.New")
 	case srv == nil:
-		return errors.New("httpdrain: Serve: nil http.Server")
+		return errors.New("httpdrain: Serve: nil *http.Server; pass one that has a Handler")
 	case s.Err() != nil:
 		return errStopped(s)
 	}
@@ -148,7 +148,7 @@ func closeListener(ln net.Listener, err error) error {
 
 func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Option, secure bool, run func(net.Listener) error) error {
 	if ln == nil {
-		return errors.New("httpdrain: Serve: nil listener")
+		return errors.New("httpdrain: Serve: nil net.Listener; open one with net.Listen, or call ListenAndServe")
 	}
 	o, err := newOptions(opts)
 	if argErr := checkArgs(s, srv); err == nil {

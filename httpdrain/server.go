@@ -150,7 +150,7 @@ func (sv *server) begin(ln net.Listener) error {
 	case sv.ended:
 		return closeListener(ln, http.ErrServerClosed)
 	case isComparable(ln) && sv.listeners[ln]:
-		return fmt.Errorf("httpdrain: Serve: the listener on %v is already served by another call for this http.Server", ln.Addr())
+		return fmt.Errorf("httpdrain: Serve: the listener on %v is already served by another call for this http.Server; call Serve once for each listener", ln.Addr())
 	}
 	if isComparable(ln) {
 		sv.listeners[ln] = true

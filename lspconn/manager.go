@@ -73,7 +73,7 @@ func WithRestart(r Restart) ManagerOption {
 // calls servers again.
 func NewManager(ctx context.Context, servers func(key string) (Server, error), opts ...ManagerOption) (*Manager, error) {
 	if servers == nil {
-		panic("lspconn: NewManager with a nil function")
+		panic("lspconn: NewManager: nil function; pass one that returns the server for a key")
 	}
 	m := &Manager{servers: servers, timeout: defaultClose, start: startProcess, entries: map[string]*entry{}}
 	for _, opt := range opts {

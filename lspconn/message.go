@@ -106,7 +106,7 @@ func checkMessage(method string, params json.RawMessage) error {
 		return &ResponseError{Code: CodeInvalidRequest, Message: fmt.Sprintf("lspconn: %s is sent by the connection itself; see Server.Initialize and Conn.Close", method)}
 	}
 	if len(params) > maxBody-1<<10 {
-		return &ResponseError{Code: CodeInvalidParams, Message: fmt.Sprintf("lspconn: params of %s have %d bytes, more than a message may have", method, len(params))}
+		return &ResponseError{Code: CodeInvalidParams, Message: fmt.Sprintf("lspconn: params of %s have %d bytes; the limit is %d", method, len(params), maxBody-1<<10)}
 	}
 	if len(params) > 0 && !json.Valid(params) {
 		return &ResponseError{Code: CodeInvalidParams, Message: fmt.Sprintf("lspconn: params of %s are not valid JSON: %s", method, quoted(params))}

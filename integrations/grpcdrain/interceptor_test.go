@@ -325,7 +325,7 @@ func TestInterceptors_RejectInvalidArguments(t *testing.T) {
 	}
 	panics("grpcdrain: UnaryServerInterceptor: nil scope; create one with ctxshutdown.New", func() { grpcdrain.UnaryServerInterceptor(nil) })
 	panics("grpcdrain: StreamServerInterceptor: nil scope; create one with ctxshutdown.New", func() { grpcdrain.StreamServerInterceptor(nil) })
-	panics("grpcdrain: Messages: nil stream", func() { grpcdrain.Messages[int](nil) })
+	panics("grpcdrain: Messages: nil stream; pass the stream of the handler", func() { grpcdrain.Messages[int](nil) })
 	for _, bad := range []string{"", "Watch", "/Watch", "service/Watch", "/service/", "//Watch"} {
 		panics(`grpcdrain: EndAtStop("`+bad+`"): must have the form "/package.Service/Method"`, func() { grpcdrain.EndAtStop(bad) })
 	}

@@ -33,7 +33,7 @@ func Messages[T any](stream interface {
 	Recv() (T, error)
 }) iter.Seq2[T, error] {
 	if stream == nil {
-		panic("grpcdrain: Messages: nil stream")
+		panic("grpcdrain: Messages: nil stream; pass the stream of the handler")
 	}
 	return func(yield func(T, error) bool) {
 		ctx := stream.Context()

@@ -86,9 +86,9 @@ func Serve(s *ctxshutdown.Swansong, srv *grpc.Server, ln net.Listener, opts ...O
 	case s == nil:
 		return errors.New("grpcdrain: Serve: nil scope; create one with ctxshutdown.New")
 	case srv == nil:
-		return errors.New("grpcdrain: Serve: nil *grpc.Server")
+		return errors.New("grpcdrain: Serve: nil *grpc.Server; create one with grpc.NewServer")
 	case ln == nil:
-		return errors.New("grpcdrain: Serve: nil net.Listener")
+		return errors.New("grpcdrain: Serve: nil net.Listener; open one with net.Listen")
 	}
 	o := server{userTimeout: defaultUserTimeout}
 	for _, opt := range opts {

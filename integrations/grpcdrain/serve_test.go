@@ -600,8 +600,8 @@ func TestServe_RejectsInvalidArguments(t *testing.T) {
 	s, srv, ln := ctxshutdown.New(t.Context()), grpc.NewServer(), listen(t)
 	for want, err := range map[string]error{
 		"grpcdrain: Serve: nil scope; create one with ctxshutdown.New": grpcdrain.Serve(nil, srv, ln),
-		"grpcdrain: Serve: nil *grpc.Server":                           grpcdrain.Serve(s, nil, ln),
-		"grpcdrain: Serve: nil net.Listener":                           grpcdrain.Serve(s, srv, nil),
+		"grpcdrain: Serve: nil *grpc.Server; create one with grpc.NewServer":                           grpcdrain.Serve(s, nil, ln),
+		"grpcdrain: Serve: nil net.Listener; open one with net.Listen":                           grpcdrain.Serve(s, srv, nil),
 		"grpcdrain: Health: nil *health.Server":                        grpcdrain.Serve(s, srv, ln, grpcdrain.Health(nil)),
 		"grpcdrain: KeepaliveTimeout(-1s): must be positive":           grpcdrain.Serve(s, srv, ln, grpcdrain.KeepaliveTimeout(-time.Second)),
 	} {

@@ -41,7 +41,7 @@ func TestServe_RejectsInvalidArgumentsAndClosesSocket(t *testing.T) {
 		want string
 	}{
 		{"scope", nil, srv, "http3drain: Serve: nil scope; create one with ctxshutdown.New"},
-		{"server", s, nil, "http3drain: Serve: nil http3.Server"},
+		{"server", s, nil, "http3drain: Serve: nil *http3.Server; pass one that has a TLSConfig"},
 		{"TLS", s, &http3.Server{}, "http3drain: Serve: the http3.Server has no TLSConfig; HTTP/3 needs a certificate"},
 		{"stopped", stopped, srv, "http3drain: Serve: the scope Swansong(app) has already been stopped: no database"},
 	} {
@@ -52,7 +52,7 @@ func TestServe_RejectsInvalidArgumentsAndClosesSocket(t *testing.T) {
 			testkit.Equal(t, "error of ListenAndServe", testkit.ErrorText(http3drain.ListenAndServe(test.s, test.srv)), test.want)
 		})
 	}
-	testkit.Equal(t, "error of Serve", testkit.ErrorText(http3drain.Serve(s, srv, nil)), "http3drain: Serve: nil net.PacketConn")
+	testkit.Equal(t, "error of Serve", testkit.ErrorText(http3drain.Serve(s, srv, nil)), "http3drain: Serve: nil net.PacketConn; open one with net.ListenPacket, or call ListenAndServe")
 	srv.Addr = "no such host.invalid:443"
 	if err := http3drain.ListenAndServe(s, srv); err == nil {
 		t.Error("ListenAndServe accepted a wrong address")

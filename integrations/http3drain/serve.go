@@ -40,7 +40,7 @@ import (
 // ends, and for each request that Force cuts short. With a nil srv.QUICConfig, 0-RTT is off.
 func Serve(s *ctxshutdown.Swansong, srv *http3.Server, pc net.PacketConn, opts ...Option) error {
 	if pc == nil {
-		return errors.New("http3drain: Serve: nil net.PacketConn")
+		return errors.New("http3drain: Serve: nil net.PacketConn; open one with net.ListenPacket, or call ListenAndServe")
 	}
 	defer pc.Close()
 	if err := checkArgs(s, srv); err != nil {
@@ -117,7 +117,7 @@ func checkArgs(s *ctxshutdown.Swansong, srv *http3.Server) error {
 	case s == nil:
 		return errors.New("http3drain: Serve: nil scope; create one with ctxshutdown.New")
 	case srv == nil:
-		return errors.New("http3drain: Serve: nil http3.Server")
+		return errors.New("http3drain: Serve: nil *http3.Server; pass one that has a TLSConfig")
 	case srv.TLSConfig == nil:
 		return errors.New("http3drain: Serve: the http3.Server has no TLSConfig; HTTP/3 needs a certificate")
 	case s.Err() != nil:

@@ -217,7 +217,7 @@ func restartBehind(p proxy, how string, clients, n int, think time.Duration) (*r
 		for j := range answered { // wait until the proxy uses both servers
 			for from := answered[j].Load(); answered[j].Load() < from+int64(2*clients); {
 				if r.total() > 10_000 {
-					return nil, fmt.Errorf("%s answers no more requests: %v errors", p.name, r)
+					return nil, fmt.Errorf("%s has stopped answering requests; errors so far: %v", p.name, r)
 				}
 				time.Sleep(5 * time.Millisecond)
 			}

@@ -27,9 +27,9 @@ func main() {
 		play(role)
 		return
 	}
-	starts := flag.Int("starts", 1000, "servers that are started and stopped")
-	runs := flag.Int("runs", 30, "runs as an ordinary user")
-	load := flag.Int("load", 20, "busy processes that make the load")
+	starts := flag.Int("starts", 1000, "`number` of servers to start and stop")
+	runs := flag.Int("runs", 30, "`number` of runs as an ordinary user")
+	load := flag.Int("load", 20, "`number` of busy processes that make the load")
 	servers := flag.String("servers", "bin/lsp", "the `folder` in which tools/lsp/install has installed real servers")
 	only := flag.String("only", "", "the `names` of the real servers to measure, separated by commas; empty for all")
 	write := flag.Bool("write", false, "also write docs/measured/lspconn-figures.md")
