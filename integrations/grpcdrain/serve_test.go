@@ -599,11 +599,11 @@ func (f *failing) Accept() (net.Conn, error) {
 func TestServe_RejectsInvalidArguments(t *testing.T) {
 	s, srv, ln := ctxshutdown.New(t.Context()), grpc.NewServer(), listen(t)
 	for want, err := range map[string]error{
-		"grpcdrain: Serve: nil scope; create one with ctxshutdown.New": grpcdrain.Serve(nil, srv, ln),
-		"grpcdrain: Serve: nil *grpc.Server; create one with grpc.NewServer":                           grpcdrain.Serve(s, nil, ln),
-		"grpcdrain: Serve: nil net.Listener; open one with net.Listen":                           grpcdrain.Serve(s, srv, nil),
-		"grpcdrain: Health: nil *health.Server":                        grpcdrain.Serve(s, srv, ln, grpcdrain.Health(nil)),
-		"grpcdrain: KeepaliveTimeout(-1s): must be positive":           grpcdrain.Serve(s, srv, ln, grpcdrain.KeepaliveTimeout(-time.Second)),
+		"grpcdrain: Serve: nil scope; create one with ctxshutdown.New":       grpcdrain.Serve(nil, srv, ln),
+		"grpcdrain: Serve: nil *grpc.Server; create one with grpc.NewServer": grpcdrain.Serve(s, nil, ln),
+		"grpcdrain: Serve: nil net.Listener; open one with net.Listen":       grpcdrain.Serve(s, srv, nil),
+		"grpcdrain: Health: nil *health.Server":                              grpcdrain.Serve(s, srv, ln, grpcdrain.Health(nil)),
+		"grpcdrain: KeepaliveTimeout(-1s): must be positive":                 grpcdrain.Serve(s, srv, ln, grpcdrain.KeepaliveTimeout(-time.Second)),
 	} {
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %v", err, want)
