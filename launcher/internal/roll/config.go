@@ -1,10 +1,6 @@
 package roll
 
-import (
-	"errors"
-	"fmt"
-	"time"
-)
+import "time"
 
 // OnFailure is what a roll does when its instances have failed more often than Retries allows.
 type OnFailure int
@@ -17,7 +13,7 @@ const (
 
 func (f OnFailure) String() string { return [...]string{"pause", "rollback", "continue"}[f] }
 
-// A Config holds the rules of a roll.
+// A Config holds the rules of a roll. Package spec checks it, as part of the configuration of a group.
 type Config struct {
 	Desired    int // number of instances at the end
 	MinHealthy int // number of instances that must stay available, 0 ≤ MinHealthy ≤ Desired
@@ -36,32 +32,6 @@ type Config struct {
 	Retries    int           // number of failures in a row that are retried; 0: an operator has to resume the roll
 	Backoff    time.Duration // pause before the first retry, doubled for each further one; 0: retry at once
 	MaxBackoff time.Duration // upper limit of the doubled pause
-}
-
-// Validate reports all that is wrong with c, joined.
-func (c Config) Validate() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("roll: "+format, args...))
-		}
-	}
-	check(c.Desired >= 0, "Desired is %d; it must not be negative", c.Desired)
-	check(c.MaxSurge >= 0, "MaxSurge is %d; it must not be negative", c.MaxSurge)
-	check(c.MinHealthy >= 0 && c.MinHealthy <= c.Desired, "MinHealthy is %d; it must be from 0 to Desired, which is %d", c.MinHealthy, c.Desired)
-	check(c.Desired == 0 || c.MaxSurge > 0 || c.MinHealthy < c.Desired,
-		"no instance can be replaced with MaxSurge 0 and MinHealthy = Desired; raise MaxSurge or lower MinHealthy")
-	check(c.Canary >= 0 && c.Canary <= c.Desired, "Canary is %d; it must be from 0 to Desired, which is %d", c.Canary, c.Desired)
-	check(c.OnFailure >= Pause && c.OnFailure <= Continue, "OnFailure is %d; it must be Pause, Rollback or Continue", int(c.OnFailure))
-	check(!c.OnlyForward || c.OnFailure != Rollback, "OnFailure is rollback, which OnlyForward rules out; use pause or continue")
-	check(c.Retries >= 0, "Retries is %d; it must not be negative", c.Retries)
-	check(c.MinReady >= 0, "MinReady is %v; it must not be negative", c.MinReady)
-	check(c.ProgressDeadline >= 0, "ProgressDeadline is %v; it must not be negative", c.ProgressDeadline)
-	check(c.CanaryWait >= 0, "CanaryWait is %v; it must not be negative", c.CanaryWait)
-	check(c.Backoff >= 0 && c.MaxBackoff >= 0, "Backoff is %v and MaxBackoff is %v; neither may be negative", c.Backoff, c.MaxBackoff)
-	check(c.ProgressDeadline == 0 || c.ProgressDeadline > c.MinReady,
-		"ProgressDeadline %v is not longer than MinReady %v, so every roll would miss it; raise ProgressDeadline", c.ProgressDeadline, c.MinReady)
-	return errors.Join(errs...)
 }
 
 // backoff returns the pause before the given retry, counted from 1. It has no jitter, because

@@ -412,41 +412,6 @@ func TestNext_RollReachesNewNumberOfInstances(t *testing.T) {
 	}
 }
 
-func TestConfig_ValidateReportsEachInvalidField(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		config roll.Config
-		want   []string // each error contains one of these texts, in this order
-	}{
-		{"an empty group", roll.Config{}, nil},
-		{"no surge", roll.Config{Desired: 3, MinHealthy: 2}, nil},
-		{"no surge and all healthy", roll.Config{Desired: 3, MinHealthy: 3}, []string{"no instance can be replaced"}},
-		{"many errors", roll.Config{Desired: -1, MinHealthy: 1, MaxSurge: -1, Canary: 7, OnFailure: 9, Retries: -1, MinReady: -1},
-			[]string{"Desired is -1", "MaxSurge is -1", "MinHealthy is 1", "no instance can be replaced", "Canary is 7", "OnFailure is 9", "Retries is -1", "MinReady is -1ns"}},
-		{"negative", roll.Config{Desired: 2, MinHealthy: -1, Canary: -1, OnFailure: -1, CanaryWait: -1, Backoff: -1},
-			[]string{"MinHealthy is -1", "Canary is -1", "OnFailure is -1", "CanaryWait is -1ns", "Backoff is -1ns"}},
-		{"surge for all", roll.Config{Desired: 3, MinHealthy: 3, MaxSurge: 1}, nil},
-		{"rollback with OnlyForward", roll.Config{Desired: 3, MinHealthy: 2, OnlyForward: true, OnFailure: roll.Rollback}, []string{"OnlyForward rules out"}},
-		{"deadline before MinReady", roll.Config{MinReady: 2, ProgressDeadline: 1}, []string{"not longer than MinReady"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			err := c.config.Validate()
-			var got []string
-			if err != nil {
-				got = strings.Split(err.Error(), "\n")
-			}
-			if len(got) != len(c.want) {
-				t.Fatalf("%d errors, not %d: %v", len(got), len(c.want), err)
-			}
-			for k, want := range c.want {
-				if !strings.Contains(got[k], want) {
-					t.Errorf("error %q does not contain %q", got[k], want)
-				}
-			}
-		})
-	}
-}
-
 func TestConfig_BackoffDoesNotOverflow(t *testing.T) {
 	const forever = 1<<63 - 1
 	w := begin(roll.Config{Desired: 1, MaxSurge: 1, MinHealthy: 1, Retries: 200, Backoff: time.Hour, MaxBackoff: forever - 1<<40}, 1)
