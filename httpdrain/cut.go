@@ -19,8 +19,8 @@ type Cut struct {
 	Method string // empty if no handler was called, usually because the header was incomplete
 	// Route is the pattern in r.Pattern when the response began, such as "GET /orders/{id}". If
 	// there was none, it is the pattern that [WithRoute], or the server's [http.ServeMux], returns
-	// for the path, or else the path. Patterns with a host are not found. For a CONNECT without a
-	// path it is the host and port of the target, such as "example.com:443".
+	// for the path, or else the path. A pattern with a host can come only from r.Pattern. For a
+	// CONNECT without a path, Route is the host and port of the target, such as "example.com:443".
 	Route    string
 	Remote   string        // the client's address
 	Age      time.Duration // time since the header was read or, if it is incomplete, since its first bytes were read; 0 if unknown

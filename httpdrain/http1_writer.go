@@ -95,8 +95,8 @@ func (w *writer1) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return nc, rw, err
 }
 
-// logCaller logs that the handler has made a mistake, as net/http does, with the function, the file
-// and the line outside of net/http and of this package that made it.
+// logCaller logs a mistake of the handler in the form that net/http uses. It names the function,
+// the file and the line of the innermost caller that is in neither net/http nor this package.
 func (w *writer1) logCaller(mistake string) {
 	var pcs [16]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])

@@ -202,8 +202,9 @@ func (c *conn) refuse(w http.ResponseWriter, reason string) {
 	http.Error(w, "503 "+reason, http.StatusServiceUnavailable)
 }
 
-// readFrom calls w.ReadFrom, which may use sendfile, if w has it. io.Copy alone would try r.WriteTo
-// first, which the caller of ReadFrom has already tried.
+// readFrom copies r to w. It calls w.ReadFrom, which may use sendfile, if w has that method.
+// io.Copy would call r.WriteTo before that, but the io.Copy that has called ReadFrom has already
+// tried WriteTo.
 func readFrom(w io.Writer, r io.Reader) (int64, error) {
 	if rf, ok := w.(io.ReaderFrom); ok {
 		return rf.ReadFrom(r)
