@@ -16,7 +16,8 @@ import (
 // transitions. A message that was accepted before the connection began to close is written or fails
 // with an error; afterwards no message is accepted.
 //
-// The methods may be called concurrently. A Call synchronizes before its response.
+// The methods may be called concurrently. In the terms of the Go memory model, a call of Call
+// synchronizes before the delivery of its response.
 type Conn struct {
 	// Invariants:
 	//
