@@ -22,8 +22,9 @@ func serveOpen(ln net.Listener, sv *service) error {
 // SIGINT to all processes of the terminal. The server drains. This process and the load generator
 // ignore the signal and wait for the end of the server.
 func open() error {
-	// A process inherits ignored signals, and graceful.Run leaves them ignored. So the signal is only
-	// caught until the server has been started. Then start ignores it for the load generator.
+	// A process inherits ignored signals, and graceful.Run leaves them ignored. So this process
+	// must not ignore ^C before it has started the server, and catches it instead. Then start
+	// ignores it, and the load generator inherits that.
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	defer signal.Reset(os.Interrupt)
 	dir, err := os.MkdirTemp("", "webservice")

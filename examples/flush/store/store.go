@@ -30,7 +30,7 @@ func Main(f func(s *ctxshutdown.Swansong, file string) error) {
 }
 
 // Save writes the number n to the file, as a slow database would: it takes up to 20 ms. It fails
-// without writing anything if work ends before, as it does after a second ^C.
+// without writing anything if the context work ends before that, as it does after a second ^C.
 func Save(work context.Context, file string, n int) error {
 	if !ctxshutdown.Sleep(work, time.Duration(rand.IntN(20))*time.Millisecond) {
 		return fmt.Errorf("records not saved: %d (%w)", n, context.Cause(work))
