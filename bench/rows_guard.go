@@ -29,8 +29,9 @@ func guardRows() (rs []row) {
 			ours:  func() func(int) { return twice(guards{deep(4)}.run) },
 			their: func() func(int) { return twice((&waitGroup{}).run) },
 		},
-		// If guards scaled linearly, two goroutines on one scope would be as fast as on two. Unlike
-		// the row above, this one has a result without contention, too.
+		// If guards scaled linearly, two goroutines on one scope would be as fast as two goroutines
+		// on two scopes. Unlike the row above, this row has a result also if there is no
+		// contention.
 		row{
 			what: "Guard + Release, 2 goroutines on one scope", peer: peer + ", 2 goroutines on one each", limit: 1.2, allocs: rare,
 			ours:  func() func(int) { return twice(guards{deep(4)}.run) },

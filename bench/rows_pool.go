@@ -54,9 +54,9 @@ func poolRows() (rs []row) {
 
 // maxGoexit is the ratio of callbacks that call Goexit to callbacks that return above which the
 // gate fails. Goexit unwinds the goroutine and ends it, which takes some 30 times as long as a
-// return. If the time grew with the square of the number of callbacks, the ratio would exceed
-// maxGoexit. The target of this row, its limit, can be met only by the next row, whose goroutines
-// also call Goexit.
+// return, so the limit of this row, 2, cannot be met. The limit of the next row can be met, because
+// its goroutines also call Goexit. If the time grew with the square of the number of callbacks, the
+// ratio would exceed maxGoexit.
 const maxGoexit = 200
 
 // exitingGoroutines returns a function that starts n goroutines, one after another, each of which does

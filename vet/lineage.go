@@ -202,8 +202,9 @@ func (r *lineages) receiver(call *ast.CallExpr) (name, bool) {
 	return n, ok
 }
 
-// scopesOf returns the scopes from which a context derives. The nearest scope may have several
-// names: those of the context, marked viaContext, if they always have the same value.
+// scopesOf returns the scopes from which a context derives, the nearest first. The variables of the
+// context itself can stand for the nearest scope: scopesOf returns those that always have the same
+// value before the scope, and marks them viaContext.
 func (r *lineages) scopesOf(l lineage) []name {
 	var scopes []name
 	for i, n := range l.names {
