@@ -149,7 +149,7 @@ func TestServe_ClosesListenerThatIgnoresDeadline(t *testing.T) {
 
 // While the server is busy with a connection that it has accepted, the listener stays open, so that it
 // can accept those in the queue afterwards.
-func TestServe_KeepsListenerBetweenAccepts(t *testing.T) {
+func TestServe_KeepsListenerOpenWhileServerIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ln := ctxshutdown.New(context.Background()), testkit.Listen()
 		var first sync.Once

@@ -46,7 +46,7 @@ func TestServe_ClosesConnectionsGraduallyInLameDuck(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ln := listenInMemory()
 				stop, done := runWithLameDuck(t, ln, handler(ok), test.opts...)
-				var early, inTime atomic.Int32 // number of clients whose connections were ended in the first second, and in the phase
+				var early, inTime atomic.Int32 // number of clients whose connections were ended in the first second, and in the whole phase
 				var wg sync.WaitGroup
 				began := time.Now().Add(10 * time.Millisecond)
 				for range 20 {

@@ -62,7 +62,7 @@ func start(t *testing.T, srv *http.Server, opts ...httpdrain.Option) *service {
 func startOn(t *testing.T, ln net.Listener, srv *http.Server, opts ...httpdrain.Option) *service {
 	v := &service{t: t, s: ctxshutdown.New(context.Background()), addr: ln.Addr().String(), drains: make(chan struct{}), done: make(chan error, 1)}
 	opts = append([]httpdrain.Option{httpdrain.WithLogger(slog.New(drainObserver{slog.DiscardHandler, v.drains}))}, opts...)
-	running := v.s.Guard() // keeps the scope from being complete before Serve has begun
+	running := v.s.Guard() // this guard keeps the scope from being complete before Serve has begun
 	go func() {
 		defer running.Release()
 		if srv.TLSConfig != nil && srv.TLSConfig.Certificates != nil {

@@ -111,7 +111,7 @@ func overdue(kept <-chan net.Conn) http.HandlerFunc {
 		case c := <-kept:
 			c.SetReadDeadline(past)
 			<-r.Context().Done() // the context ends when the server's read has failed
-		default: // the second request
+		default: // in the second request, kept is empty
 		}
 		ok(w, r)
 	}

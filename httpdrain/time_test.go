@@ -101,7 +101,7 @@ func TestServe_WaitsLingerForHalfHeader(t *testing.T) {
 
 // A client that sends a line of a header every second and never completes it does not delay the
 // drain for more than six seconds. The connection is logged and counted, and Serve returns nil.
-func TestServe_ClosesEndlessHeader(t *testing.T) {
+func TestServe_ClosesConnectionWithEndlessHeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		v := startOn(t, ln, handler(ok))
@@ -655,7 +655,7 @@ func TestServe_WaitsForHijackedConnections(t *testing.T) {
 // Serve calls Shutdown of the http.Server when the server has nothing left to serve, even after
 // Force, and even if a hijacked connection is left. The drain and Work may end at the same time,
 // and then select chooses at random, so the test is repeated.
-func TestServe_ForceCallsShutdownOfServer(t *testing.T) {
+func TestServe_CallsShutdownOfServerEvenAfterForce(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		hijacked int // number of hijacked connections

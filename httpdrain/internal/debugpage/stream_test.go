@@ -201,7 +201,7 @@ func TestStream_SkipsStatesForSlowReader(t *testing.T) {
 		for _, f := range release {
 			f()
 		}
-		s.Shutdown().Wait(context.Background()) // completes although the client does not read
+		s.Shutdown().Wait(context.Background()) // the shutdown completes although the client does not read
 		stream.r.Close()                        // the client disconnects
 		<-stream.done
 	})
