@@ -11,9 +11,8 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// interruptRows compare interrupts with the context checks that a user would write.
-//
-// Long because: it is a table.
+// interruptRows compare the readers and sequences of package ctxshutdown, which a stop interrupts,
+// with the checks of a context that a user would write. The function is long because it is a table.
 func interruptRows() []row {
 	const loop = "the loop with ctx.Err() in its body"
 	const read = "a wrapper that checks ctx.Err()"

@@ -34,9 +34,7 @@ func init() {
 	}
 }
 
-// lspRows compare lspconn with sourcegraph/jsonrpc2.
-//
-// Long because: it is a table.
+// lspRows compare lspconn with sourcegraph/jsonrpc2. The function is long because it is a table.
 func lspRows() []row {
 	return []row{
 		{

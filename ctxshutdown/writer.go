@@ -247,8 +247,8 @@ func (e *stoppedError) Error() string {
 func (e *stoppedError) Is(target error) bool { return target == ErrShutdown }
 func (e *stoppedError) Unwrap() error        { return e.cause }
 
-// isRefusedUnread reports whether err means that the Writer w refused to write before anything was
-// read for the Write.
+// isRefusedUnread reports whether err means that the Writer w, the destination of a copy, refused to
+// write before it had read anything from the source, so that no byte is lost.
 func isRefusedUnread(w io.Writer, err error) bool {
 	_, ok := w.(*Writer)
 	var stopped *stoppedError

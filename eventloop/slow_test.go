@@ -47,8 +47,8 @@ func TestWithSlowCallback_ReportsSlowFunctions(t *testing.T) {
 	})
 }
 
-// If the hook is nil, slow functions are counted. docs/internals/eventloop.md#slow-callbacks
-func TestWithSlowCallback_CountsSlowCallbacksIfHookIsNil(t *testing.T) {
+// Slow functions are counted even if the hook is nil. docs/internals/eventloop.md#slow-callbacks
+func TestWithSlowCallback_CountsSlowCallbacksEvenIfHookIsNil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context(), eventloop.WithSlowCallback(time.Second, nil))
 		l.Post(func() { time.Sleep(time.Minute) })

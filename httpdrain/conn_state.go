@@ -122,7 +122,7 @@ const (
 	eventWrite                              // the server is about to write
 	eventHandlerStart                       // a handler is about to run
 	eventHandlerEnd                         // a handler has returned
-	eventStream                             // a handler has begun to serve a stream of Debug
+	eventStream                             // a handler has excluded its request from the drain
 	eventLastResponse                       // a response will say Connection: close
 	eventTimer                              // the timer has fired
 	eventListed                             // the incomplete header has been added to the CutError

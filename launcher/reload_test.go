@@ -437,7 +437,7 @@ func TestReload_IsRefusedWhenLauncherStops(t *testing.T) {
 	go func() {
 		reloaded <- h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web, first, second}}, "test")
 	}()
-	meetFirst() // by now the reload has begun to listen
+	meetFirst() // by now the reload has opened the address of the first group
 	h.close()
 	meetSecond()
 	if err := <-reloaded; !errors.Is(err, ctxshutdown.ErrShutdown) {

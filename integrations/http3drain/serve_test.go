@@ -233,7 +233,7 @@ func TestServe_RefusesIncompleteHeaderAfterLimit(t *testing.T) {
 
 // If a client began to connect before the stop, its handshake is completed, and the server sends
 // the first GOAWAY only after the first request of the client.
-func TestServe_ServesClientThatIsConnecting(t *testing.T) {
+func TestServe_ServesClientThatIsConnectingAtStop(t *testing.T) {
 	srv := newServer(ok)
 	srv.TLSConfig.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		time.Sleep(time.Second / 2)

@@ -160,7 +160,7 @@ func split(m *mask.Masker, line string, limit int) (pieces []string) {
 	}
 }
 
-func TestMasker_SplitsBetweenValues(t *testing.T) {
+func TestMasker_SplitsLongLineOnlyOutsideSecrets(t *testing.T) {
 	m := mask.New([]string{"hunter2", "2betamax", "a value of some length"})
 	for _, test := range []struct {
 		line  string

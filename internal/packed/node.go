@@ -229,10 +229,12 @@ func (n *Node) announce(v uint64, e *effects) {
 	n.retract(e) // has an effect only if the announced guards have already been released
 }
 
-// retract undoes the announcement of n if n is announced and empty.
+// retract undoes announce if n has no guards and no announced children: it clears the bit "announced"
+// in the word of n, and subtracts n from the children that the parent's word counts.
 //
-// Concurrent calls are harmless: only the one whose compare-and-swap clears the bit changes the
-// parent's word. The swap fails if a guard was counted since the load, so the announcement stays.
+// Concurrent calls are harmless: only the call whose compare-and-swap clears the bit changes the
+// parent's word. If another goroutine acquires a guard between the load and the compare-and-swap, the
+// compare-and-swap fails, so n stays announced.
 func (n *Node) retract(e *effects) {
 	for {
 		v := n.word.Load()

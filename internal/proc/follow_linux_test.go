@@ -15,9 +15,9 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// After a leader has handed over to a process that it has started, signals go to that process, its
-// end is the end of the Process, and it is not ended like a process that the leader has left
-// behind.
+// A process can exit and let a child take its place; see Process.Follow. Then the Process sends
+// signals to the child, is done when the child has exited, and does not kill the child as a leftover
+// of the first process.
 func TestFollow_ProcessTakesPlaceOfLeader(t *testing.T) {
 	for _, noCgroup := range []bool{false, true} {
 		var p *proc.Process

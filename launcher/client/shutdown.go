@@ -47,8 +47,11 @@ type Metrics struct {
 //
 //	RUNNING ──the first Request──▶ REQUESTED ──Run──▶ DRAINING ──drain returns nil────▶ COMPLETE
 //	                                                     │ ▲ └────drain returns an error──▶ BLOCKED, for good
-//	                                               Block ▼ │ the last of the operations has ended
+//	                                               Block ▼ │ no operation blocks the drain any longer
 //	                                                   BLOCKED
+//
+// BLOCKED tells the launcher that the process cannot exit yet: because of the operations that the
+// process has named with Block, or because the drain has failed.
 //
 // All methods may be called concurrently.
 type ShutdownCoordinator struct {

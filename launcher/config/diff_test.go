@@ -152,7 +152,7 @@ func fill(v reflect.Value) {
 
 // The first {port} rolls the group, because its processes have no port yet. In the check of
 // canaries, {port} is not replaced, and rolls nothing.
-func TestDiff_FirstPortInHookRollsGroup(t *testing.T) {
+func TestDiff_AddingPortToHookRollsGroupThatHadNone(t *testing.T) {
 	const (
 		hook  = ", pre_stop: [{command: drain, args: ['{port}']}]"
 		check = ", canary: {instances: 1, check: {command: judge, args: ['{port}']}}"

@@ -1,8 +1,8 @@
 // Limits lists Go files and functions that are too long or too complex to read in one go.
 //
 // A file may have 400 lines, a function 80 lines and a cyclomatic complexity of 20. A function
-// that exceeds a limit needs a reason in its doc comment, in a sentence that begins with
-// "Long because: ". For a file, that sentence is above the package clause. Tests and generated
+// that exceeds a limit needs a reason in its doc comment, in a sentence that contains
+// "is long because". For a file, that sentence is above the package clause. Tests and generated
 // code have no limits.
 //
 //	go run ./tools/limits [folder]
@@ -24,7 +24,7 @@ const (
 	maxFileLines  = 400
 	maxFuncLines  = 80
 	maxComplexity = 20
-	marker        = "Long because: "
+	marker        = "is long because "
 )
 
 func main() {
@@ -58,7 +58,7 @@ func main() {
 		os.Exit(2)
 	}
 	if excesses > 0 {
-		fmt.Printf("limits: %d too long or too complex; split them, or say why not in a doc comment: %q\n", excesses, marker+"…")
+		fmt.Printf("limits: %d too long or too complex; split them, or say why not in a doc comment: %q\n", excesses, marker+"it …")
 		os.Exit(1)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // These errors refuse orders that are impossible while the group does something else. They and
 // ErrSuperseded are documented in package launcher.
 var (
-	ErrStopped    = errors.New("launcher: the group is stopped by order")
+	ErrStopped    = errors.New("launcher: the group was stopped, and has no processes until it is started")
 	ErrNotPaused  = errors.New("launcher: no roll of the group is paused, so none can be resumed")
 	ErrNoWayBack  = errors.New("launcher: the roll cannot be rolled back, because the configuration of processes that an earlier launcher started is not known; roll to a configuration instead")
 	ErrNotRolling = errors.New("launcher: no roll of the group is under way or paused, so none can be rolled back")

@@ -17,7 +17,7 @@ import (
 func (c *Controller) Restart(reason string) (*Result, error) {
 	wanted := c.revisions.Wanted()
 	if wanted.Shortfall.Stopped {
-		return nil, fmt.Errorf("%w: group %q; start it instead", ErrStopped, c.name)
+		return nil, fmt.Errorf("%w: group %q", ErrStopped, c.name)
 	}
 	return c.StartRoll(wanted.Config, wanted.Source, reason), nil
 }

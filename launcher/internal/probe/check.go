@@ -138,7 +138,7 @@ func checkGRPC(ctx context.Context, g spec.GRPCAction) error {
 		return fmt.Errorf("gRPC error %v", status.Code(err))
 	}
 	if answer.GetStatus() != healthpb.HealthCheckResponse_SERVING {
-		return fmt.Errorf("it reports %v", answer.GetStatus())
+		return fmt.Errorf("the server reports %v, not SERVING", answer.GetStatus())
 	}
 	return nil
 }

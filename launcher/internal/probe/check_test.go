@@ -129,7 +129,7 @@ func TestCheck_GRPCSucceedsIfServiceIsServing(t *testing.T) {
 		want          string
 	}{
 		{"serving", "", port, ""},
-		{"not serving", "kv", port, "it reports NOT_SERVING"},
+		{"not serving", "kv", port, "the server reports NOT_SERVING, not SERVING"},
 		{"unknown service", "other", port, `grpc.health.v1 does not know the service "other"`},
 		{"no health service", "", bare, "the server does not have the service grpc.health.v1.Health"},
 		{"no gRPC", "", portOf(notGRPC.Listener.Addr().String()), "the port does not serve gRPC"},
