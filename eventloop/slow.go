@@ -11,21 +11,25 @@ import (
 // A SlowCallback reports a function that kept a loop busy for long, or that waited for long in its
 // queue.
 type SlowCallback struct {
-	Kind   string        // the kind of function: "callback", "timer" or "completion"
-	Func   string        // the name of the function and where it is defined
-	Took   time.Duration // how long the function ran
-	Waited time.Duration // how long the callback was queued; see WithSlowCallback
+	Kind string        // the kind of function: "callback", "timer" or "completion"
+	Func string        // the name of the function and where it is defined
+	Took time.Duration // how long the function ran
+
+	// Waited is how long the callback was queued. It is exact for the first callback of a batch. For
+	// the others it is the time since the loop has taken the batch, so they were queued at least as
+	// long. It is zero for timers.
+	Waited time.Duration
 }
 
 // WithSlowCallback makes a loop measure how long functions run and how long callbacks are queued. It
 // calls hook, on the loop's goroutine and after the function has returned, if either exceeds limit. A
 // nil hook only fills the fields Slow, LongestCall and LongestWait of [Snapshot].
 //
-// The loop takes callbacks from the queue in batches and measures the wait of the first callback of
-// each, which has waited longest; Waited is zero for the others and for timers. A function that has
-// not returned is not reported: the error of [Loop.Quiesce] and reports show that the loop is busy.
-// Measuring takes some 100 ns for each function. WithSlowCallback panics if limit is not positive.
-// The option has no effect on a pool.
+// The loop takes callbacks from the queue in batches of at most 250. Of the callbacks of a batch that
+// were queued longer than limit, only the first is reported, so that a long queue does not cause as
+// many calls of hook. A function that has not returned is not reported: the error of [Loop.Quiesce]
+// and reports show that the loop is busy. Measuring takes some 100 ns for each function.
+// WithSlowCallback panics if limit is not positive. The option has no effect on a pool.
 func WithSlowCallback(limit time.Duration, hook func(SlowCallback)) Option {
 	if limit <= 0 {
 		panic(fmt.Sprintf("eventloop: WithSlowCallback(%v): the limit must be positive", limit))
@@ -39,9 +43,11 @@ type stopwatch struct {
 	limit time.Duration
 	hook  func(SlowCallback)
 
-	waited time.Duration // how long the next callback was queued
-	traced func()        // the function that the running function calls, if the loop is traced
-	done   any           // the user's function, if the running function is a completion
+	queued   time.Time // when the next callback was queued, at the latest
+	taken    time.Time // when the loop has taken the batch
+	reported bool      // a callback of the batch was queued longer than limit
+	traced   func()    // the function that the running function calls, if the loop is traced
+	done     any       // the user's function, if the running function is a completion
 
 	slow                     atomic.Uint64
 	longestCall, longestWait atomic.Int64
@@ -49,24 +55,26 @@ type stopwatch struct {
 
 // takeBatch records that the loop takes a batch whose first callback was queued at the given time.
 func (w *stopwatch) takeBatch(queued time.Time) {
-	w.waited = time.Since(queued)
-	w.longestWait.Store(max(w.longestWait.Load(), int64(w.waited)))
+	w.queued, w.taken, w.reported = queued, time.Now(), false
 }
 
 // call calls f and reports it if it was slow.
 func (w *stopwatch) call(kind string, f func()) {
 	began, waited := time.Now(), time.Duration(0)
 	if kind == "callback" {
-		waited, w.waited = w.waited, 0
+		waited, w.queued = began.Sub(w.queued), w.taken // all callbacks of the batch were queued when it was taken
+		w.longestWait.Store(max(w.longestWait.Load(), int64(waited)))
 	}
 	w.traced, w.done = f, nil
 	f()
 	f, w.traced = w.traced, nil
 	took := time.Since(began)
 	w.longestCall.Store(max(w.longestCall.Load(), int64(took)))
-	if took <= w.limit && waited <= w.limit {
+	late := waited > w.limit && !w.reported
+	if took <= w.limit && !late {
 		return
 	}
+	w.reported = w.reported || late
 	w.slow.Add(1)
 	if w.hook == nil {
 		return

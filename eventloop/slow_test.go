@@ -57,3 +57,25 @@ func TestWithSlowCallback_CountsSlowCallbacksEvenIfHookIsNil(t *testing.T) {
 		testkit.Equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 1, Executed: 1, Slow: 1, LongestCall: time.Minute})
 	})
 }
+
+// A callback waits for those before it in its batch. Of the callbacks of a batch that waited longer than
+// the limit, the hook gets the first; the counter shows the longest wait.
+// docs/internals/eventloop.md#slow-callbacks
+func TestWithSlowCallback_MeasuresWaitsInsideABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []time.Duration
+		l := startedIn(t, t.Context(), eventloop.WithSlowCallback(time.Second, func(s eventloop.SlowCallback) { got = append(got, s.Waited) }))
+		for range 2 {
+			l.Post(func() { // these five callbacks are one batch, of which the first does not wait
+				for range 5 {
+					l.Post(func() { time.Sleep(600 * time.Millisecond) })
+				}
+			})
+			time.Sleep(time.Minute)
+		}
+		synctest.Wait()
+		testkit.Equal(t, "waits", got, []time.Duration{1200 * time.Millisecond, 1200 * time.Millisecond})
+		testkit.Equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 12, Executed: 12,
+			Slow: 2, LongestCall: 600 * time.Millisecond, LongestWait: 2400 * time.Millisecond})
+	})
+}

@@ -34,9 +34,9 @@ type Snapshot struct {
 	Waited      uint64 // the number of callbacks for which PostWait had to wait
 
 	// The following fields are measured with WithSlowCallback.
-	Slow        uint64        // the number of functions that ran, or were queued, longer than the limit
+	Slow        uint64        // the number of functions that the hook was called for, or would have been
 	LongestCall time.Duration // the longest time for which a function ran
-	LongestWait time.Duration // the longest time for which a callback was queued
+	LongestWait time.Duration // the longest time for which a callback was queued; see SlowCallback.Waited
 
 	Panics          uint64 // the number of panics in callbacks, timers, completions and the panic handler
 	TimedOut        uint64 // the number of offloads that timed out
