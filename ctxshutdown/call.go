@@ -31,9 +31,11 @@ func Call[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (T
 		v   T
 		err error
 	}
-	done := make(chan result, 1) // has room for the result, so f never blocks after Call has returned
+	// The channel is buffered, so that the goroutine can send the result of f and end, even after
+	// Call has returned.
+	done := make(chan result, 1)
 	started := Go(ctx, func(ctx context.Context) {
-		r := result{err: errGoexit} // kept if f calls Goexit instead of returning
+		r := result{err: errGoexit} // the error of Call if f calls runtime.Goexit
 		defer panics.UnlessPanic(func() { done <- r })
 		r.v, r.err = f(ctx)
 	})

@@ -81,13 +81,14 @@ func (c *Completion) Wait(ctx context.Context) error {
 			return err
 		}
 	}
-	// survived is set if ctx is not done after the stop: then the stop has not ended ctx.
+	// survived is set if ctx, the context passed to Wait, is not done after the scope has stopped.
+	// Then the stop has not ended ctx.
 	survived := false
 	for stopped, waiting := c.scope.Done(), true; waiting; {
 		if stopped != nil && c.scope.Err() != nil {
-			stopped = nil // a closed channel would end every further select at once
+			stopped = nil // so that the select below does not return again because of the stop
 			if top := c.commonScope(ctx); top != nil {
-				top.State() // if top was stopped, returns only after its stop has reached ctx
+				top.State() // if top was stopped, State returns only after the stop has ended ctx
 			}
 			survived = ctx.Err() == nil
 		}
@@ -108,7 +109,7 @@ func (c *Completion) Wait(ctx context.Context) error {
 	}
 	report := c.scope.GuardReport()
 	if report.Count() == 0 && c.isComplete() {
-		return nil // the last guard was released after the check of isComplete above
+		return nil // the last guard was released after the first call of isComplete
 	}
 	if now := time.Now(); c.scope.Err() != nil {
 		c.scope.gaveUpAt.CompareAndSwap(nil, &now)
@@ -119,7 +120,7 @@ func (c *Completion) Wait(ctx context.Context) error {
 // isComplete reports whether the completion has resolved. It takes into account that a context above
 // the scope may have ended without a call of this package.
 func (c *Completion) isComplete() bool {
-	c.scope.State() // State stops the node if the context of the scope has ended
+	c.scope.State() // notices that the context of the scope has ended, which can complete the scope
 	select {
 	case <-c.done:
 		return true
@@ -137,14 +138,14 @@ func (c *Completion) endedByStop(ctx context.Context, ended <-chan struct{}, cau
 	for s := c.scope; s != nil; s = s.stoppedWith() {
 		// A context that only adds values has the Done channel of the context that it derives from.
 		if s.parentContext().Done() == ended {
-			<-s.Done() // s derives from ctx, and can end a moment later
+			<-s.Done() // the scope s derives from ctx, and can end a moment after ctx
 			top = s
 		}
 	}
 	if top == nil {
 		return false
 	}
-	top.State() // if top was stopped, returns only after its stop has reached c.scope
+	top.State() // if top was stopped, State returns only after the stop has ended c.scope
 	return isSameCause(cause, context.Cause(top)) && isSameCause(cause, context.Cause(c.scope))
 }
 
@@ -165,7 +166,7 @@ func (c *Completion) commonScope(ctx context.Context) *Swansong {
 
 // stoppedWith returns the nearest scope above s whose stop also ends s, or nil if there is none. If
 // s derives from context.WithoutCancel or from [Swansong.Work] of another scope, the guards of s
-// count in that scope, but its stop does not end s.
+// count in the other scope, but the stop of the other scope does not end s.
 func (s *Swansong) stoppedWith() *Swansong {
 	if s.parentContext().Done() == nil {
 		return nil

@@ -27,8 +27,9 @@ import (
 // All methods may be called concurrently. A Swansong must not be copied. The zero value is not
 // usable: its methods panic, except for String.
 type Swansong struct {
-	// The signal to stop is a standard context, so Err, Cause, deadlines and every function of
-	// package context behave as they do for context.WithCancel. The node only counts guards.
+	// The signal to stop is a standard context, std, so Err, Cause, deadlines and every function of
+	// package context behave as they do for context.WithCancel. The node, which is the place of the
+	// scope in the tree of package packed, only counts guards.
 	//
 	//   - std is set at most once. While it is nil, Err asks the parent context. The first call of
 	//     Done, the first Err that is not nil and the first Shutdown compete for setting it.
@@ -39,7 +40,7 @@ type Swansong struct {
 	node          packed.Node
 	parent        context.Context
 	std           atomic.Pointer[stdContext]
-	stopAfterFunc atomic.Pointer[func() bool] // unregisters syncTree from std; see watchContext
+	stopAfterFunc atomic.Pointer[func() bool] // from context.AfterFunc(std, syncTree); see watchContext
 	work          atomic.Pointer[work]
 	// forced is the cause of a Force of this scope or an ancestor. It is set before a context is
 	// cancelled.
@@ -104,9 +105,10 @@ func newScope(ctx context.Context, up *Swansong, opts []Option) *Swansong {
 		panic("ctxshutdown: cannot create a scope from a nil context")
 	}
 	s := &Swansong{parent: ctx}
-	// A context between two scopes, or above a root, can be cancelled by code outside this package.
-	// No warning in the tree precedes such a cancellation, so TryGuard of a scope below such a
-	// context must always check the context.
+	// Before this package cancels the context of a scope, it marks the scope and its descendants,
+	// and TryGuard of a marked scope checks the context. If code outside this package cancels a
+	// context between two scopes, or above a root, no mark precedes that. So TryGuard of a scope
+	// below such a context must always check the context.
 	if up == nil {
 		s.node.Init(nil, (*owner)(s), ctx.Done() != nil)
 	} else {
@@ -154,13 +156,14 @@ func (s *Swansong) Err() error {
 	}
 	parent := s.parentContext()
 	if up := s.parentScope(); up != nil {
-		up.derive() // without a standard context, Err of up would ask every ancestor of up
+		up.derive() // then Err of the parent scope need not ask every scope above it
 	}
 	if parent.Err() == nil {
 		return nil
 	}
-	// The scope gets a context, so that a later Shutdown cannot change the cause that the caller
-	// sees. It can be the context of the parent scope, which has ended and also has its values.
+	// The parent context has ended, and so has this scope. Create its standard context now, so that
+	// a later Shutdown cannot change the cause that the caller sees. If the parent context is a
+	// scope, its standard context will do: it has ended, and has the same values.
 	if p, ok := parent.(*Swansong); ok {
 		s.std.CompareAndSwap(nil, p.std.Load())
 	}
@@ -178,8 +181,9 @@ func (s *Swansong) Value(key any) any {
 	}
 	c := s.std.Load()
 	if c == nil && key == causeKey {
-		// The caller is about to read the cause of the scope. If Value passed the question on to
-		// the parent context, a concurrent Shutdown could afterwards give the scope another cause.
+		// The caller is context.Cause. Create the standard context, which fixes the cause of the
+		// scope. If the parent context answered instead, a concurrent Shutdown could afterwards
+		// give the scope another cause.
 		c = s.derive()
 	}
 	if c == nil {

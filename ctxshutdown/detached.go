@@ -27,7 +27,7 @@ type backgroundReader struct {
 	buf        []byte
 	data       []byte // the bytes in buf that no caller has taken
 	err        error  // the error to return after data
-	panicValue any    // value of a panic in the source; take panics with it
+	panicValue any    // the value of a panic of the source in the last read; take panics with it
 }
 
 // read returns the result of the last background read, if no caller has taken it yet. Otherwise it
@@ -90,7 +90,7 @@ func (b *backgroundReader) start(size int) {
 	inFlight, buf := make(chan struct{}), b.buf[:size]
 	b.inFlight = inFlight
 	go func() {
-		n, err := 0, errGoexitInRead // kept if Read calls Goexit instead of returning
+		n, err := 0, errGoexitInRead // the error of the Read if the source calls runtime.Goexit
 		defer func() {
 			// Store a result even if Read has panicked or called Goexit. Otherwise the caller of
 			// read would wait for ever.

@@ -50,7 +50,7 @@ func Go(ctx context.Context, f func(ctx context.Context)) bool {
 
 // runGuarded calls f and then releases the guard, in a goroutine that Go has started.
 func runGuarded(state guardState, ctx context.Context, f func(ctx context.Context)) {
-	g := &Guard{guardState: state} // on the stack of the goroutine, so it is not allocated
+	g := &Guard{guardState: state} // does not escape, so it is not allocated on the heap
 	// A plain defer would release the guard after a panic in f. Then main could return before the
 	// runtime has printed the panic.
 	defer panics.UnlessPanic(g.Release)

@@ -147,7 +147,9 @@ func leave(sem chan struct{}) {
 // exit removes a function that has returned from running, and wakes Wait after the last one.
 func (g *Group) exit() {
 	if g.running.Add(-1) == 0 {
-		g.mu.Lock() // now each Wait that saw a running function is waiting on idle
+		// While mu is locked, each Wait that has seen a running function waits on idle, so
+		// Broadcast wakes it.
+		g.mu.Lock()
 		g.idle.Broadcast()
 		g.mu.Unlock()
 	}

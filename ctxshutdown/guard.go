@@ -139,15 +139,16 @@ func (s *Swansong) acquireTraced() guardState {
 func (s *Swansong) tryAcquire() (guardState, bool) {
 	s.mustNotBeNil()
 	if s.trace != nil {
-		return acquireFromContext(s, 4) // makes the same checks, and calls the hook of a test
+		return acquireFromContext(s, 4) // makes the checks below, too, and records the guard
 	}
 	if !s.node.IsLive() && s.Err() != nil {
 		return guardState{}, false // the scope has been stopped, so no guard needs to be counted
 	}
 	c, v := s.node.Count()
 	s.node.FinishAcquire(c, v)
-	// If the addition came before the warning that precedes every stop, no stop had been signalled,
-	// and there is no need to call Err. See docs/internals/counting.md#warning.
+	// Before the context of a scope is cancelled, the scope is marked. If the guard was counted
+	// before the mark, no stop had been signalled, and there is no need to call Err. See
+	// docs/internals/counting.md#warning.
 	if !packed.BeforeWarning(v) && !s.node.BeforeWarning() && s.Err() != nil {
 		// Release the guard, instead of only subtracting it from the count: if it was the last
 		// guard, the release must complete the scope.

@@ -129,10 +129,11 @@ func isTimeout(err error) bool {
 }
 
 // io.Copy lets the kernel move the bytes between sockets, pipes and files, if it recognizes them by
-// their types. Therefore Reader.WriteTo and Writer.ReadFrom pass the wrapped source and destination to
-// package copyio, as far as the copy can be ended by the context:
+// their types. Therefore Reader.WriteTo and Writer.ReadFrom pass the wrapped source and destination
+// to package copyio, in one of three ways, depending on how the end of the context can end the
+// copy:
 //
-//	the source can be woken    as a whole; the wake ends it
+//	the source can be woken    as a whole; the end of the context makes its blocked Read return
 //	a regular file             in pieces, with a check of the context before each
 //	other sources              by single Reads and Writes, through a readerFunc and a writerFunc
 

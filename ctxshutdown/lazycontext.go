@@ -37,7 +37,7 @@ var (
 // when something waits for the scope or the scope ends.
 type stdContext struct {
 	ctx    context.Context
-	cancel context.CancelCauseFunc // nil if ctx does not derive from the parent context
+	cancel context.CancelCauseFunc // cancels ctx; nil if ctx was created cancelled
 }
 
 // isDerived reports whether ctx derives from the parent context. A scope that is stopped before its
@@ -65,7 +65,7 @@ func (s *Swansong) derive() *stdContext {
 	ctx, cancel := context.WithCancelCause(s.parentContext())
 	c := &stdContext{ctx: ctx, cancel: cancel}
 	if !s.std.CompareAndSwap(nil, c) {
-		cancel(nil) // unregisters ctx from the parent
+		cancel(nil) // so that the unused ctx does not stay registered with the parent context
 		return s.std.Load()
 	}
 	return c
@@ -90,21 +90,22 @@ func (s *Swansong) cancelContext(cause error) {
 	}
 }
 
-// stop tells the scope to stop: first it cancels the context, then it stops the node.
+// stop tells the scope to stop: first it cancels the context of the scope, then it stops the node,
+// which counts the guards.
 func (s *Swansong) stop(cause error) {
 	s.mustNotBeNil()
 	if s.trace != nil {
 		s.trace.stopped.Store(true)
 	}
 	if unregister := s.stopAfterFunc.Swap(nil); unregister != nil {
-		(*unregister)() // otherwise syncTree would repeat this stop in another goroutine
+		(*unregister)() // otherwise the end of the context would start a goroutine that repeats this stop
 	}
 	s.cancelContext(cause)
 	s.node.Stop()
 }
 
-// syncTree stops the node of a scope whose context has ended. The context may have ended because a
-// context above it ended, without a call of this package.
+// syncTree stops the node (the counter of guards) of a scope whose context has ended. The context
+// may have ended because a context above it ended, without a call of this package.
 //
 // Package context sets Err and starts AfterFunc goroutines before it has cancelled all derived
 // contexts. If the node were stopped at that moment, the scope could complete before the derived
@@ -120,9 +121,10 @@ func (s *Swansong) syncTree() {
 	s.node.Stop()
 }
 
-// watchContext makes sure that the node is stopped when the context of the scope ends. If the
-// context has ended already, watchContext stops the node at once. If the parent context is never done,
-// only the method stop can end the context of the scope, and that method stops the node itself.
+// watchContext makes sure that the node (the counter of guards) is stopped when the context of the
+// scope ends. If the context has ended already, watchContext stops the node at once. If the parent
+// context is never done, only the method stop can end the context of the scope, and that method
+// stops the node itself.
 func (s *Swansong) watchContext() {
 	if s.Err() != nil {
 		s.syncTree()

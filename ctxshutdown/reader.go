@@ -110,7 +110,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 		n, err = r.readSource(p)
 	case r.hasEnded():
 		err = errEnded
-	case r.background == nil: // not readSource, which can cost more than a fast Read of the source
+	case r.background == nil: // no waker: call Read directly, which is faster
 		n, err = r.src.Read(p)
 	case r.waker.canWake():
 		n, err = r.readSource(p)

@@ -238,7 +238,8 @@ func (r GuardReport) stacks() string {
 	return stacks.OfScopes(labelKey, traced, startsGoroutine)
 }
 
-// startsGoroutine reports whether function is one of this package that starts the goroutines of Go.
+// startsGoroutine reports whether function is the name of a function of this package in which a
+// goroutine started by Go begins. The stacks in a report leave out such frames.
 func startsGoroutine(function string) bool {
 	name, found := strings.CutPrefix(function, packagePath)
 	return found && (name == "runGuarded" || strings.HasPrefix(name, "(*Group).start."))

@@ -36,8 +36,8 @@ type scopeTrace struct {
 // guardRecord is the trace of one guard: where and when it was acquired.
 type guardRecord struct {
 	site stacks.Site
-	name fmt.Stringer  // if not nil, reports name it instead of the site
-	at   time.Duration // time since scopeTrace.start
+	name fmt.Stringer  // if not nil, reports show this name instead of the site
+	at   time.Duration // when the guard was acquired: time since scopeTrace.start
 
 	next, prev *guardRecord // neighbours in the list scopeTrace.held
 }
@@ -76,8 +76,8 @@ func (t *scopeTrace) add(pc uintptr) *guardRecord {
 	return r
 }
 
-// isInLibrary reports whether pc, a frame of a site or 0, is in a function of this module. The
-// caller holds mu.
+// isInLibrary reports whether the return address pc, or 0, is in a function of this module. The
+// caller holds t.mu.
 func (t *scopeTrace) isInLibrary(pc uintptr) bool {
 	is, known := t.library[pc]
 	if !known {
@@ -182,7 +182,7 @@ func (g *Guard) label(ctx context.Context) context.Context {
 	return (*tracer)(g.scope).Label(ctx)
 }
 
-// tracer returns the tracer of s, or nil if s is not traced.
+// tracer returns the value of s for the key ctxkey.Tracing: a *tracer, or nil if s is not traced.
 func (s *Swansong) tracer() any {
 	if s.trace == nil || !s.trace.traced {
 		return nil

@@ -5,7 +5,8 @@ package ctxshutdown
 // Go has no call that interrupts a blocked Read or Write. But connections and some files have
 // deadlines, and a deadline in the past makes a blocked call return with a time-out. After that,
 // other code can use the source. So the waker must restore the deadline, and must not set one while
-// no call is inside. These are the cases:
+// no Read or Write is under way. A call is inside from the method enter of the waker to its method
+// leave. These are the cases:
 //
 //	wake before enter         No call is inside: wake sets no deadline. The call checks the context
 //	                          after enter, finds that it has ended, and leaves.
@@ -26,9 +27,9 @@ import (
 )
 
 // A waker wakes calls that are blocked in a source or destination with deadlines, by setting a
-// deadline in the past. It does so only while a call is inside. The last call to leave restores the
-// deadline that the user has set through the wrapper, so that the source is unchanged for its next
-// user.
+// deadline in the past. It does so only while a call is inside, which means between enter and
+// leave. The last call to leave restores the deadline that the user has set through the wrapper, so
+// that the source is unchanged for its next user.
 //
 //	outside ──enter──▶ inside ──leave──▶ outside
 //	                     │ wake             ▲
@@ -43,7 +44,7 @@ type waker struct {
 	ctx context.Context
 	set func(time.Time) error // SetReadDeadline of the source, or SetWriteDeadline of the destination
 
-	calls      atomic.Int32 // number of calls inside
+	calls      atomic.Int32 // number of calls between enter and leave
 	registered atomic.Bool  // wake is registered with the context; changed under mu
 	woken      atomic.Bool  // wake has set a deadline in the past; changed under mu
 
@@ -54,7 +55,7 @@ type waker struct {
 	again    *time.Timer // repeats wake; nil before the first wake
 	wakes    int         // how often the calls that are inside have been woken
 
-	probe sync.Once // sets works, in the first canWake
+	probe sync.Once // runs once, in the first canWake, and sets works
 	works bool      // the source accepts deadlines
 }
 
@@ -93,7 +94,7 @@ func (w *waker) leave() {
 		w.again.Stop()
 		w.wakes = 0
 		w.woken.Store(false)
-		_ = w.set(w.deadline) // an error means that the source has been closed
+		_ = w.set(w.deadline) // ignore an error: it means that the source has been closed
 	}
 }
 
@@ -144,7 +145,7 @@ func (w *waker) finish(forGood bool) {
 	if stop != nil {
 		stop()
 	}
-	if w.calls.Load() > 0 { // calls that enter after this check register by themselves
+	if w.calls.Load() > 0 { // a call that enters after this check registers by itself
 		w.register()
 	}
 }
@@ -153,7 +154,7 @@ func (w *waker) finish(forGood bool) {
 func (w *waker) setDeadline(t time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.woken.Load() { // after a wake, leave sets the deadline
+	if !w.woken.Load() { // otherwise leave sets the deadline, when the woken calls have returned
 		if err := w.set(t); err != nil {
 			return err
 		}

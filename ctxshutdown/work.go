@@ -25,7 +25,7 @@ import (
 // which keeps it in the child list of its parent without a guard.
 type work struct {
 	ctx        context.Context // returned by Work; has the values of the scope and ends when hard ends
-	hard       context.Context // carries no values; package context finds its cancellation by its Value
+	hard       context.Context // ends when the Work ends, and carries no values
 	cancel     context.CancelCauseFunc
 	registered atomic.Bool // set once everything that must end the Work can find it; see registerWork
 }
@@ -67,8 +67,9 @@ func (s *Swansong) registerWork(w *work) *work {
 		w.cancel(cause)
 	}
 	s.watchContext()
-	// A scope that stops with a scope above was complete when that one was. Its own node does not
-	// know this if the scope was not used before a late guard.
+	// If the stop of a scope above s also ends s, then s was complete when that scope was complete.
+	// The node of s may not have recorded this: if s was not used between the stop and a late
+	// guard, the node learns of the stop only now. So check the scopes above, too.
 	for up := s; up != nil && s.Err() != nil; up = up.stoppedWith() {
 		if up.node.HasCompleted() {
 			s.cancelWork()
@@ -138,7 +139,7 @@ func Work(ctx context.Context) context.Context {
 	if !ok {
 		return ctx
 	}
-	s.Work() // creates s.work
+	s.Work() // so that s.work is not nil
 	return workContext{values: ctx, work: s.work.Load()}
 }
 

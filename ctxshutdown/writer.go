@@ -183,7 +183,7 @@ func (w *Writer) copyFrom(src io.Reader) (n int64, err error, dstFailed bool) {
 		return copyio.Pieces(w.dst, src, w.checkOpen)
 	}()
 	if dstFailed {
-		err = w.handleError(err) // handleError can call finish, which must follow leave
+		err = w.handleError(err) // after waker.leave, because handleError can call finish
 	}
 	return n, err, dstFailed
 }
@@ -227,7 +227,7 @@ func (w *Writer) SetWriteDeadline(t time.Time) error {
 type stoppedError struct {
 	cause error
 	cut   bool // whether the Write was cut short
-	lost  int  // number of bytes that ReadFrom had read for a refused Write
+	lost  int  // number of bytes that ReadFrom had read and could not write
 }
 
 func (e *stoppedError) Error() string {

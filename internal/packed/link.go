@@ -1,8 +1,9 @@
 package packed
 
 // A node is in its parent's child list only while it matters to the parent: while it holds a guard,
-// has linked children, or is pinned. Otherwise it is unlinked. A child that takes no guard costs
-// its parent nothing, and is collected as garbage without a finalizer, a weak pointer or a sweep.
+// has linked children, or is pinned (see Pin). Otherwise it is unlinked. A child that takes no
+// guard costs its parent nothing, and is collected as garbage without a finalizer, a weak pointer
+// or a sweep.
 //
 //	unlinked → linked   link, called for the first guard, the first linked child, or Pin
 //	linked → unlinked   removeIdle, called when the node is complete, and by sweeps of the list
@@ -30,23 +31,23 @@ func (n *Node) link() {
 			break
 		}
 		p.mu.Unlock()
-		p.link() // then try again: p may have been unlinked meanwhile
+		p.link() // the parent p must be linked first; then try again, as p may be unlinked meanwhile
 	}
 	clearBits, v := unlinked, p.word.Load()
 	if p.sealing || v&live == 0 {
-		clearBits |= live // n is born sealed
+		clearBits |= live // the parent is sealed or is being sealed, so n becomes sealed as well
 	}
 	if v&warned != 0 {
-		n.word.Or(warned) // before unlinked is cleared, because BeforeWarning trusts a linked node
+		n.word.Or(warned) // before n becomes linked: BeforeWarning trusts the warned bit of a linked node
 	}
 	p.push(n)
-	n.word.And(^clearBits) // in one step: n is never linked and live below a sealed parent
+	n.word.And(^clearBits) // in one step, so that n is never live and linked below a sealed parent
 	p.mu.Unlock()
 }
 
 // unlink removes n from its parent's list if n is complete. A node that is complete holds nothing
-// and usually never will again, so it need not wait for a sweep. removeIdle decides under the
-// parent's mu.
+// and usually never will again, so it is removed now, and not by a later sweep of the list (see
+// push). removeIdle decides under the parent's mu.
 func (n *Node) unlink() {
 	if p := n.parent; p != nil {
 		if v := n.word.Load(); v&unlinked == 0 && isComplete(v) {
@@ -118,7 +119,8 @@ func (n *Node) removeIdle(c *Node) bool {
 			return false
 		}
 		if v&hasChildren == 0 {
-			// The swap fails if a guard was counted or a child was linked since the load.
+			// The compare-and-swap fails if another goroutine has counted a guard in c, or linked a
+			// child to it, since the load.
 			if c.word.CompareAndSwap(v, v|unlinked) {
 				break
 			}
@@ -127,8 +129,8 @@ func (n *Node) removeIdle(c *Node) bool {
 		c.mu.Lock()
 		for c.children != nil && c.removeIdle(c.children) {
 		}
-		// link sets the bit with c.mu held, too. If it links a child after the bit was cleared
-		// here, it sets the bit again, and the compare-and-swap above does not succeed.
+		// link also holds c.mu while it sets hasChildren. If it links a child to c after the bit
+		// was cleared here, it sets the bit again, and c is not unlinked.
 		childless := c.children == nil
 		if childless {
 			c.word.And(^hasChildren)

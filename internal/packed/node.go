@@ -6,20 +6,21 @@ import (
 	"github.com/swansong-go/swansong/internal/steps"
 )
 
-// A Counter holds the word of a node, or the count of a stripe.
+// A Counter is an atomic number: the word of a node (see word.go), or the count of a stripe (see
+// stripes.go).
 type Counter = steps.Counter
 
 // An Owner is the value that a [Node] is part of.
 type Owner interface {
-	// OnComplete is called when a pinned node has become complete, with no lock of the tree held.
-	// It may be called more than once, and late: the node may hold a guard again.
+	// OnComplete is called when a pinned node (see [Node.Pin]) has become complete, with no lock of
+	// the tree held. It may be called more than once, and late: the node may hold a guard again.
 	OnComplete()
 }
 
 // A Node is the part of a scope that counts guards. The zero Node is not usable: call [Node.Init].
 type Node struct {
 	word    Counter                // the state; its bits are in word.go
-	stripes steps.Pointer[stripes] // if not nil, guards are counted on these stripes; changed under mu
+	stripes steps.Pointer[stripes] // if not nil, guards are counted here, not in word; changed under mu
 	parent  *Node                  // nil for a root
 	owner   Owner
 
@@ -30,7 +31,7 @@ type Node struct {
 	// mu guards the fields below. It is held for a few loads and stores only, never across calls of
 	// user code. It is locked from parent to child, and after sealMu.
 	mu         steps.Mutex
-	sealing    bool          // seal has listed the children; later ones are born sealed
+	sealing    bool          // seal has listed the children; later children are sealed at once
 	reopened   bool          // a guard was acquired after n had been stopped and its last guard released
 	collisions atomic.Uint32 // time window and number of collisions; see noteCollision
 	done       chan struct{} // the open channel of Done; nil if there is none
@@ -68,7 +69,8 @@ func (n *Node) IsLive() bool { return n.word.Load()&live != 0 }
 // IsSignalled reports whether [Node.Stop] has finished its work on n.
 func (n *Node) IsSignalled() bool { return n.word.Load()&signalled != 0 }
 
-// IsComplete reports whether n is signalled, sealed and empty at the moment.
+// IsComplete reports whether n is complete at the moment: it has been stopped, and no guard is held
+// in its subtree.
 func (n *Node) IsComplete() bool { return isComplete(n.word.Load()) }
 
 // HasCompleted reports whether n is complete or was so before a late guard was acquired. A call
@@ -80,15 +82,16 @@ func (n *Node) HasCompleted() bool {
 }
 
 // Count begins an acquisition: it adds one guard to the counter that the calling goroutine should
-// use, the word or a stripe, and returns the counter and its new value. The caller must pass both
-// to [Node.FinishAcquire]. The two are separate functions because the compiler can inline each of
-// them, but not both together.
+// use (the word of n or, if n has stripes, one of these) and returns the counter and its new value.
+// The caller must pass both to [Node.FinishAcquire]. The two are separate functions because the
+// compiler can inline each of them, but not both together.
 func (n *Node) Count() (c *Counter, v uint64) {
 	c = n.counter()
 	return c, c.Add(oneGuard)
 }
 
-// counter returns the counter for a guard of the calling goroutine: the word, or a stripe.
+// counter returns the counter for a guard of the calling goroutine: the word of n or, if n has
+// stripes, one of these.
 func (n *Node) counter() *Counter {
 	if s := n.stripes.Load(); s != nil {
 		return s.pick()
@@ -124,7 +127,7 @@ func (n *Node) Release(c *Counter) {
 
 // acquireSlow finishes an acquisition that left the value v in the counter c.
 func (n *Node) acquireSlow(c *Counter, v uint64) {
-	if c != &n.word && v&live == 0 { // a folded stripe: count on the word instead
+	if c != &n.word && v&live == 0 { // the stripe was folded into the word
 		c = &n.word
 		v = c.Add(oneGuard)
 	}
@@ -154,7 +157,7 @@ func (n *Node) releaseSlow(c *Counter, v uint64) {
 		if v&live != 0 {
 			return // the stripe counts less than zero or far too many guards; fold reports that
 		}
-		v = n.word.Add(minusGuard) // a folded stripe: the guard is counted in the word
+		v = n.word.Add(minusGuard) // the stripe was folded into the word, which now counts the guard
 	}
 	tooMany := v&canary == 0
 	if tooMany {
@@ -177,8 +180,8 @@ const (
 	tooManyChildren = "ctxshutdown: more than 2^25 children with guards in one scope that has been stopped"
 )
 
-// arrive finishes an addition of unit, a guard or a child, to the word of n that left v there. When
-// it returns, n is linked, and announced if it is sealed.
+// arrive finishes an addition of unit, which is one guard or one child, to the word of n. The
+// addition returned v. When arrive returns, n is linked, and announced if it is sealed.
 func (n *Node) arrive(v, unit uint64, e *effects) {
 	if v&canary == 0 {
 		n.word.Add(-unit)
@@ -190,10 +193,10 @@ func (n *Node) arrive(v, unit uint64, e *effects) {
 	wasComplete := isComplete(v - unit)
 	if v&unlinked != 0 {
 		n.link()
-		v = n.word.Load() // link may have sealed n
+		v = n.word.Load() // link has changed the word, and may have sealed n
 	}
 	if v&live != 0 {
-		return // no other node depends on whether n is empty
+		return // no other node depends on whether the live node n is empty
 	}
 	// A concurrent resolve may have found the node complete before the addition, and may not have
 	// closed the channel yet. Locking mu waits until it has closed the channel. So a channel that
@@ -223,10 +226,10 @@ func (n *Node) announce(v uint64, e *effects) {
 		p.arrive(w, oneChild, e)
 	}
 	if n.word.Or(announced)&announced != 0 {
-		p.depart(p.word.Add(minusChild), e) // another goroutine has set the bit, and counted n
+		p.depart(p.word.Add(minusChild), e) // another goroutine has announced n, so undo the addition
 		return
 	}
-	n.retract(e) // has an effect only if the announced guards have already been released
+	n.retract(e) // if all guards have been released in the meantime, undoes the announcement
 }
 
 // retract undoes announce if n has no guards and no announced children: it clears the bit "announced"
@@ -282,8 +285,8 @@ func (n *Node) Stop() {
 	}
 	var e effects
 	n.seal(&e)
-	// The order matters: a release after the Or resolves the completion itself, and one before it
-	// is seen by the resolve below.
+	// Set signalled first, and then resolve the completion: if the last guard is released after the
+	// Or, its release resolves the completion. If it was released before, resolve does so here.
 	n.word.Or(signalled)
 	n.resolve(&e)
 	n.unlink()
@@ -306,13 +309,13 @@ func (n *Node) seal(e *effects) {
 	n.sealing = true
 	children := n.snapshot()
 	n.mu.Unlock()
-	// Without mu: linking a child of n need not wait until the whole subtree is sealed.
+	// Do not hold mu here: linking a child of n need not wait until the whole subtree is sealed.
 	for _, c := range children {
 		c.seal(e)
 	}
 	n.fold(false, e)
-	// Every guard that was counted while n was live is in the value that And returns. Every later
-	// acquisition finds n sealed, and announces it.
+	// And clears the live bit. Every guard that was counted while n was live is in the value that
+	// And returns. Every later acquisition finds n sealed, and announces it.
 	if v := n.word.And(^live) &^ live; isEmpty(v) {
 		n.depart(v, e)
 	} else {
@@ -361,7 +364,8 @@ func (n *Node) resolve(e *effects) {
 	}
 }
 
-// effects collects work for the time when no lock of the tree is held.
+// effects collects what is done only after all locks of the tree have been released: calls of
+// OnComplete, and a panic.
 type effects struct {
 	completed []*Node // nodes for which the method run calls Owner.OnComplete
 	misuse    string  // the text of the panic of Stop; see fold

@@ -44,8 +44,8 @@ import (
 // not noticed while a node has stripes. The fold notices them, and Stop panics after its work is
 // done, in the way that sync.WaitGroup may panic in Wait.
 type stripes struct {
-	factor atomic.Uint64 // multiplier of the hash; odd
-	shift  uint8         // reduces a hash to an index
+	factor atomic.Uint64 // multiplier of the hash in index; always odd
+	shift  uint8         // right shift that reduces a hash to an index of cells
 	cells  []stripe
 	_      [128 - 40]byte // keeps other writes off the line that every acquisition reads
 }
@@ -71,16 +71,16 @@ const (
 	foldedStripe = live / 2
 
 	goldenRatio = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio: spreads neighbouring keys
-	rehash      = 0xd1342543de82ef95 // a second odd multiplier, changes the hash after collisions
+	rehash      = 0xd1342543de82ef95 // odd; noteCollision multiplies factor by it to change the hash
 
-	stripesPerProc = 4   // so that few goroutines that run at the same time share a stripe
-	maxStripes     = 256 // 32 kB
+	stripesPerProc = 4   // so many that goroutines that run at the same time rarely share a stripe
+	maxStripes     = 256 // which take 32 kB
 
 	// Collisions are counted in time windows: an old node that has seen many collisions in total
 	// needs no stripes unless it is contended now. On a contended node, a goroutine that only
 	// acquires and releases sees thousands of collisions in one window.
 	windowBits     = 20 // a window has 2^20 ns, about a millisecond
-	manyCollisions = 64 // in one window
+	manyCollisions = 64 // so many in one window make noteCollision react
 )
 
 func newStripes(procs int) *stripes {

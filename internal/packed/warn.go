@@ -25,10 +25,10 @@ package packed
 // Warn that has set it may not have reached every descendant yet.
 func (n *Node) Warn() {
 	if n.word.Load()&live == 0 {
-		return // all descendants are sealed, and nodes linked later are born sealed
+		return // all descendants are sealed, and a node that is linked later is sealed at once
 	}
-	// The bit is set before the children are listed. A child that is linked between the two steps
-	// is in the list, and one that is linked later finds the bit.
+	// Set the warned bit before listing the children. A child that is linked between the two steps
+	// is in the list, and a child that is linked later gets the bit from link.
 	if n.word.Or(warned)&hasChildren == 0 {
 		return
 	}
