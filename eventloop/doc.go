@@ -54,6 +54,13 @@
 // Stopping the scope that contains the loop and the pool performs steps 3 to 5. The single steps show
 // where a shutdown is blocked.
 //
+// Each way to wait returns at another time:
+//
+//	Pool.WaitIdle       the pool has no job left, of any loop or none
+//	Loop.WaitRunners    all work that the loop has offloaded has returned, on any pool
+//	Loop.Quiesce        in addition, the loop has no callback to run, and no handle is held
+//	Wait after Stop     in addition, the loop has ended
+//
 // The contract comes from event loops in two other languages: states, Post, Stop, the drain of
 // pools and late completions from one in C++; the trigger, quiescence with a mandatory limit, and
 // the counters from one in Rust.

@@ -8,7 +8,8 @@ import (
 
 // A Handle announces that code outside of the loop may still post to it: a driver thread, a
 // connection, a subscription. [Loop.Quiesce] waits until all handles have been released, and so
-// does the completion of the loop's scope. A handle does not keep the loop from stopping.
+// does the completion of the loop's scope. A handle does not keep the loop from stopping. To tell
+// such code that it should end, use a context or [Loop.ShutdownHandle].
 //
 // The methods may be called concurrently.
 type Handle struct {

@@ -4,7 +4,8 @@ import "sync"
 
 // A ShutdownHandle is a flag by which code outside of the loop asks a program to shut down.
 // Goroutines can wait for it. The program decides what happens then, and in which order. Stopping
-// the loop also sets the flag.
+// the loop also sets the flag, but setting it does not stop the loop. A program that stops by its
+// context or under package graceful needs no ShutdownHandle.
 //
 // The methods may be called concurrently, even after the loop has ended: a handle does not keep the
 // loop's memory alive. The first Trigger synchronizes before the closing of the Signal channel.
