@@ -115,7 +115,7 @@ func TestStateFile_FullDiskDoesNotKeepProcessesDown(t *testing.T) {
 	alarm := h.until("an alarm of web-2", func(e launcher.Event) bool {
 		return e.Process == "web-2" && (e.Kind == launcher.Alarm || e.To.Ended())
 	})
-	if want := "started although the state file cannot be written: until it can be, this process ends with the launcher"; !strings.HasPrefix(alarm.Message, want) {
+	if want := "started although the state file cannot be written: until it can be written, this process ends with the launcher"; !strings.HasPrefix(alarm.Message, want) {
 		t.Fatalf("the alarm is %q, want %q", alarm.Message, want)
 	}
 	h.starts("web-2")

@@ -284,7 +284,7 @@ func TestProbe_ReadinessChangesRouting(t *testing.T) {
 	os.Remove(healthy)
 	testkit.Equal(t, "router", <-router.moved, "remove main-1")
 	e := h.enters("main-1", launcher.Warming)
-	testkit.Equal(t, "message", e.Message, "its readiness probe, exec test, has failed 2 times in a row: exit status 1")
+	testkit.Equal(t, "message", e.Message, "the readiness probe, exec test, has failed 2 times in a row: exit status 1")
 	h.says("main-1", "the group has no ready process", func(launcher.Status) bool {
 		health, _ := h.GroupHealth("main")
 		return health.Ready == 0 && !health.Healthy
@@ -310,7 +310,7 @@ func TestProbe_LivenessReplacesProcess(t *testing.T) {
 	if err := os.WriteFile(bad, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Equal(t, "reason", h.enters("main-1", launcher.Unhealthy).Message, "unhealthy: its liveness probe, exec /bin/sh, has failed: exit status 1: it is main-1")
+	testkit.Equal(t, "reason", h.enters("main-1", launcher.Unhealthy).Message, "unhealthy: the liveness probe, exec /bin/sh, has failed: exit status 1: it is main-1")
 	h.enters("main-2", launcher.Ready)
 	testkit.Equal(t, "outcome", h.ends("main-1").Outcome, launcher.Clean)
 }
@@ -369,7 +369,7 @@ func TestStatus_SaysInPlainWordsWhyProcessCannotBeReached(t *testing.T) {
 	g.Protocol, g.HealthCheckTimeout, g.Restart.Policy = launcher.GRPC, 500*time.Millisecond, launcher.Never
 	h := launch(t, g)
 	testkit.Equal(t, "reason", h.enters("main-1", launcher.Unhealthy).Message,
-		"not ready within 500ms (it has never answered: nothing listens on its socket; if it does not serve the lifecycle protocol, set protocol signals)")
+		"not ready within 500ms (it has never answered: nothing listens on the socket; if it does not serve the lifecycle protocol, set protocol signals)")
 	for _, e := range h.events {
 		if strings.Contains(e.Message, "desc =") || strings.Contains(e.Message, "transport:") {
 			t.Errorf("an event shows %q", e.Message)

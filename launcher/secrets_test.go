@@ -118,7 +118,7 @@ func TestSecrets_ChangedFileIsReadWhenProcessStarts(t *testing.T) {
 	}
 	testkit.Equal(t, "lines while the file cannot be read", h.shown("web-3"), "first secret, ***\nend")
 	h.until("an alarm", func(e launcher.Event) bool {
-		return e.Kind == launcher.Alarm && e.Message == "the secret in "+file+" cannot be masked: it is larger than 64 KiB"
+		return e.Kind == launcher.Alarm && e.Message == "the secret in "+file+" cannot be masked: the file is larger than 64 KiB"
 	})
 }
 

@@ -16,7 +16,7 @@ func TestParse_ReportsEachBrokenRuleOnce(t *testing.T) {
 	for _, c := range []struct{ group, top, want string }{
 		{"", "state_dir: srv", `f:3:1: state_dir: must be an absolute path, not "srv"`},
 		{"", "state_dir: /srv/../etc", `f:3:1: state_dir: must be a clean path: "/etc", not "/srv/../etc"`},
-		{"", "state_dir: /srv/" + long + "/" + long, "f:2:3: process_groups[0].name: makes, in state_dir, a socket with a path of 142 bytes, and 103 is the limit; shorten one of them"},
+		{"", "state_dir: /srv/" + long + "/" + long, "f:2:3: process_groups[0].name: makes the path of a socket in state_dir 142 bytes long, and the limit is 103; shorten the name or that directory"},
 		{"", "admin: {address: '8080', tls: {cert_file: /a, key_file: /b, ca_file: /c}}", `f:3:9: admin.address: must be host:port with a port of 0 to 65535, not "8080"`},
 		{"", "admin: {address: ':1', tls: {key_file: /b, ca_file: /c}}", "f:3:24: admin.tls.cert_file: is missing"},
 		{"", "admin: {address: ':1', tls: {cert_file: /a, ca_file: /c}}", "f:3:24: admin.tls.key_file: is missing"},

@@ -500,7 +500,7 @@ process_groups:
 		t.Fatal(err)
 	}
 	d.logs("to=COMPLETE")
-	if out := s.must("status", "--json=false"); !strings.Contains(out, "CLEAN; signal: terminated; unhealthy: its liveness probe, exec test, has failed") {
+	if out := s.must("status", "--json=false"); !strings.Contains(out, "CLEAN; signal: terminated; unhealthy: the liveness probe, exec test, has failed") {
 		t.Error(out)
 	}
 }

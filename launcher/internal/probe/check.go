@@ -111,8 +111,9 @@ func checkGRPC(ctx context.Context, g spec.GRPCAction) error {
 	dialed := false
 	conn, err := grpc.NewClient("passthrough:///"+raw.RemoteAddr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithUserAgent("swansong-launcher"), grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
-			// A second call means that the connection was lost. It fails, because otherwise package
-			// grpc would connect again, and the check would fail only at its timeout.
+			// Package grpc calls this function again only if the connection was lost. The second
+			// call fails: otherwise grpc would connect again, and the check would fail only at its
+			// timeout.
 			if dialed {
 				return nil, errors.New("the connection was closed")
 			}

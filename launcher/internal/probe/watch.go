@@ -13,7 +13,7 @@ import (
 type Role int
 
 const (
-	Startup   Role = iota // the other probes begin when it has succeeded; a failure ends the process
+	Startup   Role = iota // the other probes begin when the startup probe has succeeded; its failure ends the process
 	Readiness             // a failure keeps requests away from the process
 	Liveness              // a failure ends the process
 )
@@ -105,5 +105,5 @@ func failure(r Role, p spec.Probe, times int, err error) error {
 	if times > 1 {
 		row = fmt.Sprintf(" %d times in a row", times)
 	}
-	return fmt.Errorf("its %s probe, %s, has failed%s: %w", r, p.Describe(), row, err)
+	return fmt.Errorf("the %s probe, %s, has failed%s: %w", r, p.Describe(), row, err)
 }

@@ -71,9 +71,9 @@ func TestWatch_ReportsChangedVerdictsOnly(t *testing.T) {
 		return nil
 	})
 	testkit.Equal(t, "reports", got, []string{
-		"25s readiness: its readiness probe, tcpSocket on port 1, has failed 3 times in a row: down",
+		"25s readiness: the readiness probe, tcpSocket on port 1, has failed 3 times in a row: down",
 		"45s readiness: <nil>",
-		"1m25s readiness: its readiness probe, tcpSocket on port 1, has failed 3 times in a row: down",
+		"1m25s readiness: the readiness probe, tcpSocket on port 1, has failed 3 times in a row: down",
 		"2m15s readiness: <nil>",
 	})
 }
@@ -104,7 +104,7 @@ func TestWatch_EndsAfterFailure(t *testing.T) {
 	for role, g := range map[string]spec.Group{"startup": {StartupProbe: probed(0, 1, 2), LivenessProbe: probed(0, 1, 1)}, "liveness": {LivenessProbe: probed(0, 1, 2)}} {
 		checks := 0
 		got := watch(t, g, time.Hour, func(time.Duration, context.Context, spec.Probe) error { checks++; return errors.New("down") })
-		testkit.Equal(t, "reports", got, []string{"10s " + role + ": its " + role + " probe, tcpSocket on port 1, has failed 2 times in a row: down"})
+		testkit.Equal(t, "reports", got, []string{"10s " + role + ": the " + role + " probe, tcpSocket on port 1, has failed 2 times in a row: down"})
 		testkit.Equal(t, "checks", checks, 2)
 	}
 }
@@ -117,7 +117,7 @@ func TestWatch_CheckThatTimesOutHasFailed(t *testing.T) {
 		<-ctx.Done()
 		return errors.New("interrupted")
 	})
-	testkit.Equal(t, "reports", got, []string{"11s liveness: its liveness probe, tcpSocket on port 1, has failed 2 times in a row: no answer within 1s"})
+	testkit.Equal(t, "reports", got, []string{"11s liveness: the liveness probe, tcpSocket on port 1, has failed 2 times in a row: no answer within 1s"})
 	testkit.Equal(t, "checks", begun, []time.Duration{0, 10 * time.Second})
 }
 

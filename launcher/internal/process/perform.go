@@ -18,12 +18,12 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// perform carries out an action that the machine has returned.
+// perform carries out an action that the state machine of the process has returned.
 //
-// The goroutine of run calls it and must not wait here, because the inbox would not be read
-// meanwhile. So all that can take long happens in goroutines that p.calls counts: calls of the
-// process and the router, and the hooks. They report their results through the inbox. Signals are
-// sent at once.
+// The goroutine of run calls it and must not wait here, because the events in the inbox would not
+// be handled meanwhile. So all that can take long happens in goroutines that p.calls counts: calls
+// of the process and the router, and the hooks. They report their results through the inbox.
+// Signals are sent at once.
 func (p *Process) perform(m *lifecycle.Machine, a lifecycle.Action) {
 	cfg := m.Config()
 	switch a.Kind {
@@ -36,10 +36,11 @@ func (p *Process) perform(m *lifecycle.Machine, a lifecycle.Action) {
 	case lifecycle.DoShutdown:
 		in := p.shutdownRequest(m)
 		p.call(lifecycle.OnAck, cfg.Shutdown.Poll, func(ctx context.Context, e *lifecycle.Event) (err error) {
-			// If the process has used the protocol, the call fails at once when nothing listens any
-			// more. Otherwise the connection may never have been made, and be in its back-off; so
-			// the call waits for it, provided that something listens at all. If nothing does, the
-			// process is taken for a program without the protocol, without waiting for the timeout.
+			// If the process has used the protocol before, the call fails at once when nothing
+			// listens any more. Otherwise grpc may be in its back-off after a failed attempt to
+			// connect, so the call waits for the connection. But if nothing listens on the socket,
+			// the process is taken for a program without the protocol, without waiting for the
+			// timeout.
 			known := p.usedProtocol() == spec.GRPC
 			if !known && !p.conn.IsServed() {
 				return status.Error(codes.Unavailable, "it does not use the lifecycle protocol")
@@ -83,7 +84,7 @@ func (p *Process) perform(m *lifecycle.Machine, a lifecycle.Action) {
 		for _, member := range p.proc.Members() {
 			names = append(names, member.String())
 		}
-		p.publish(events.Event{Kind: events.Alarm, Outcome: lifecycle.Unconfirmed, Message: fmt.Sprintf("not known to have ended %v after SIGKILL; still there: %s",
+		p.publish(events.Event{Kind: events.Alarm, Outcome: lifecycle.Unconfirmed, Message: fmt.Sprintf("the process is not known to have ended %v after SIGKILL; still there: %s",
 			spec.ReapTimeout, strings.Join(names, ", "))})
 	case lifecycle.DoReportGrace:
 		p.publish(events.Event{Kind: events.GraceOver, Message: m.GraceReport()})
@@ -141,25 +142,25 @@ func (p *Process) call(kind lifecycle.EventKind, timeout time.Duration, f func(c
 	})
 }
 
-// AskDrain asks the process what it would have to drain, and stops nothing. The message says why
-// the process reports no metrics, if it does not.
+// AskDrain asks the process what it would have to drain, and stops nothing. The message is that of
+// the process, or says why the process could not be asked.
 func (p *Process) AskDrain(ctx context.Context) (metrics *pb.ShutdownMetrics, message string) {
 	p.mu.Lock()
 	child := p.child
 	p.mu.Unlock()
 	switch {
 	case p.Status().State.Ended():
-		return nil, "it has ended"
+		return nil, "the process has ended"
 	case p.cfg.Protocol.CallsProcess() && child == nil:
-		return nil, "it is being started"
+		return nil, "the process is being started"
 	case !p.cfg.Protocol.CallsProcess() || p.usedProtocol() != spec.GRPC && !p.conn.IsServed():
-		return nil, "it does not speak the protocol"
+		return nil, "the process does not use the lifecycle protocol"
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.Config().Shutdown.Poll)
 	defer cancel()
 	answer, err := child.GetShutdownStatus(ctx, &pb.ShutdownStatusRequest{ProcessId: p.id}, grpc.WaitForReady(true))
 	if err != nil {
-		return nil, "it does not answer: " + transport.Explain(err)
+		return nil, "the process does not answer: " + transport.Explain(err)
 	}
 	return p.group.Secrets.MaskMetrics(answer.GetMetrics()), p.group.Secrets.Mask(answer.GetMessage())
 }

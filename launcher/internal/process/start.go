@@ -21,14 +21,15 @@ import (
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 )
 
-// cleanUp removes the files, the port and the containment of a process that has been reaped. The
-// process stays in the state file until then, so that the next launcher cleans up if this one is
-// killed.
+// cleanUp removes the files, the port and the containment (a cgroup, if there is one) of a process
+// that has been reaped. The process stays in the state file until then, so that the next launcher
+// cleans up if this one is killed.
 func (p *Process) cleanUp() {
 	statefile.RemoveFilesOf(p.group.Dir, p.id)
 	p.group.Ports.Release(p.port)
 	if p.cfg.OnLauncherDeath == spec.Keep {
-		p.adoptable.Empty(time.Now()) // the containment is empty now, except for survivors, which an alarm has named
+		// Except for survivors, which an alarm has named, no process is left in the containment.
+		p.adoptable.Empty(time.Now())
 	}
 }
 
@@ -139,7 +140,8 @@ func (p *Process) learnSecrets(args, env []string) {
 //
 // A process to be kept writes its output to named pipes. With ordinary ones, their only reader
 // would be gone when this launcher dies, and the process would die of SIGPIPE. It also has a
-// containment of its own instead of the launcher's, and gets no signal when its parent dies.
+// containment (a cgroup, or a mark in its environment) of its own instead of the launcher's, and
+// gets no signal when its parent dies.
 func (p *Process) prepareToKeep(child *proc.Spec) (done func(), err error) {
 	done = func() {
 		child.Stdout.Close()
@@ -163,13 +165,13 @@ func (p *Process) prepareToKeep(child *proc.Spec) (done func(), err error) {
 	p.mu.Unlock()
 	if err := p.group.StateFile.Flush(p.group.Scope.Done()); err != nil {
 		if p.group.Scope.Err() != nil {
-			return done, fmt.Errorf("it was not started, because its group is stopping: %w", context.Cause(p.group.Scope))
+			return done, fmt.Errorf("the process was not started, because its group is stopping: %w", context.Cause(p.group.Scope))
 		}
 		// Without the file, the next launcher would not find the process, and start another one
-		// beside it. So until the process is in the file, the guardian ends it if the launcher
-		// dies.
+		// beside it. So until the process is in the file, the guardian, a process that watches the
+		// launcher, ends the process if the launcher dies.
 		p.group.Guardian.Tell()
-		p.publish(events.Event{Kind: events.Alarm, Message: "started although the state file cannot be written: until it can be, this process ends with the launcher, " +
+		p.publish(events.Event{Kind: events.Alarm, Message: "started although the state file cannot be written: until it can be written, this process ends with the launcher, " +
 			"and the next launcher cannot adopt it: " + err.Error()})
 	}
 	child.In.Make()

@@ -313,7 +313,7 @@ func (r *Roll) notices(c Config, v View, before State) (all []string) {
 	if now.GivenUp > before.GivenUp {
 		notice("goes on without %d that could not be replaced: %v", now.GivenUp, r.Failure())
 	} else if now.Tries > before.Tries && !now.Paused && now.Phase == before.Phase {
-		notice("failure %d in a row, of which %d are retried; next try in %v: %v", now.Tries, c.Retries, max(0, now.Retry-v.Now), r.Failure())
+		notice("failure %d in a row, and up to %d are retried; the next try is in %v: %v", now.Tries, c.Retries, max(0, now.Retry-v.Now), r.Failure())
 	}
 	if before.Phase == Canary && now.Phase == Rolling {
 		notice("the first replacements have stayed available for %v; the others follow", c.CanaryWait)

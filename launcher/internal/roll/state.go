@@ -46,8 +46,8 @@ type State struct {
 	Retry    time.Duration // when the next start after a failure may be tried
 	Progress time.Duration // when the roll last made progress
 
-	failuresSeen  int // failures of the target that have been handled
-	mostAvailable int // largest number of available instances of the target so far
+	failuresSeen  int // failures of instances of the target version that have been handled
+	mostAvailable int // largest number of available instances of the target version so far
 	fewestOthers  int // smallest number of existing instances of the other version so far
 }
 

@@ -81,11 +81,11 @@ func (s *Secrets) MaskMetrics(metrics *pb.ShutdownMetrics) *pb.ShutdownMetrics {
 	return shown
 }
 
-// Configure replaces the configuration, whose files have the content inFiles, and adds the secrets
-// in the launcher's environment and in the groups.
+// Configure replaces the configuration by c, whose files have the content inFiles. It also takes
+// the secret values from the launcher's environment and from the configurations of the groups.
 //
-// Values of processes that run, and that only the earlier configuration had, stay secret; see
-// Learn.
+// The values of a process that runs stay secret, even if the new configuration no longer has them;
+// see Learn.
 func (s *Secrets) Configure(c Config, inFiles []string, groups []spec.Group) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,7 @@ func readFile(file string) (string, error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(text) > maxFile {
-		err = errors.New("it is larger than 64 KiB")
+		err = errors.New("the file is larger than 64 KiB")
 	}
 	return string(text), err
 }

@@ -144,7 +144,7 @@ func (k *checker) name(g Group, dir string) {
 		dir = userdir.In(dir, math.MaxUint32)
 	}
 	socket := filepath.Join(dir, g.Name+"-1234567.sock")
-	k.must(len(socket) <= peer.MaxPath, "Name", "makes, in %s, a socket with a path of %d bytes, and %d is the limit; shorten one of them",
+	k.must(len(socket) <= peer.MaxPath, "Name", "makes the path of a socket in %s %d bytes long, and the limit is %d; shorten the name or that directory",
 		Field("Dir"), len(socket), peer.MaxPath)
 }
 

@@ -11,8 +11,8 @@ import (
 
 // Explain returns in plain words why a gRPC call from the launcher to a process has failed. If the
 // process has answered with an error, Explain returns the message of that error unchanged. The text
-// continues a sentence such as "it does not answer: ", and is in statuses and events, whose readers
-// know nothing of gRPC.
+// continues a sentence such as "the process does not answer: ", and is in statuses and events,
+// whose readers know nothing of gRPC.
 func Explain(err error) string {
 	message := status.Convert(err).Message()
 	switch status.Code(err) {
@@ -24,7 +24,7 @@ func Explain(err error) string {
 	case codes.Canceled:
 		return "the call was cancelled"
 	case codes.Unimplemented:
-		return "it does not implement the call"
+		return "the process does not implement the call"
 	case codes.Unavailable:
 		return ExplainUnavailable(message)
 	}
@@ -45,13 +45,13 @@ func ExplainUnavailable(message string) string {
 	}
 	switch {
 	case strings.Contains(cause, "no such file or directory"):
-		return "nothing listens on its socket"
+		return "nothing listens on the socket"
 	case strings.Contains(cause, "connection refused"):
-		return "nothing listens on its socket any more"
+		return "nothing listens on the socket any more"
 	case strings.HasPrefix(cause, "http2: "): // what was read is not HTTP/2
-		return "what listens on its socket does not serve gRPC"
-	case strings.Contains(cause, "use of closed network connection"): // package grpc has closed it after a time without an answer
-		return "it accepts the connection, but does not answer"
+		return "what listens on the socket does not serve gRPC"
+	case strings.Contains(cause, "use of closed network connection"): // package grpc has closed the connection after a time without an answer
+		return "the connection is accepted, but there is no answer"
 	case isClosed(cause):
 		return "the connection was closed"
 	}

@@ -202,7 +202,7 @@ func (c *Connection) IsServed() bool {
 // a busy machine, the time of the call can end before the connection is refused.
 func (c *Connection) UnavailableIfUnserved(err error) error {
 	if status.Code(err) == codes.DeadlineExceeded && !c.IsServed() {
-		return status.Error(codes.Unavailable, "nothing listens on its socket")
+		return status.Error(codes.Unavailable, "nothing listens on the socket")
 	}
 	return err
 }

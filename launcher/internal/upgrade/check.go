@@ -41,7 +41,7 @@ func (h *Handoff) Check(ctx context.Context, program string, args, env []string,
 		return err
 	}
 	defer p.Close()
-	ctx, cancel := context.WithTimeoutCause(ctx, CheckTimeout, fmt.Errorf("it gave no answer within %v", CheckTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, CheckTimeout, fmt.Errorf("the program gave no answer within %v", CheckTimeout))
 	defer cancel()
 	out, errs := proc.NewTail(4<<10), proc.NewTail(4<<10)
 	var copying sync.WaitGroup
@@ -73,7 +73,7 @@ func (h *Handoff) Check(ctx context.Context, program string, args, env []string,
 	case exit.Code != 0 || exit.Signal != 0:
 		return errors.New(exit.String())
 	case !strings.HasSuffix(strings.TrimSpace(out.String()), answer):
-		return fmt.Errorf("it is not a launcher that can take over: it printed %q instead of %q", strings.TrimSpace(out.String()), answer)
+		return fmt.Errorf("the program is not a launcher that can take over: it printed %q instead of %q", strings.TrimSpace(out.String()), answer)
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func Check(launcherDir string, as *proc.User) error {
 	}
 	parent, err := filepath.EvalSymlinks(filepath.Dir(abs))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("its processes need a directory beside the launcher's own one, and %s does not exist; make it, with mode 0755", filepath.Dir(abs))
+		return fmt.Errorf("processes of another user need a directory beside the launcher's own one, and %s does not exist; make it, with mode 0755", filepath.Dir(abs))
 	} else if err != nil {
 		return err
 	}
@@ -71,9 +71,9 @@ func checkPath(path, parent string, as *proc.User) error {
 		}
 		switch owner := peer.OwnerOf(info); {
 		case owner != 0 && peer.OfAnother(info), info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0:
-			return fmt.Errorf("its processes need a directory in %s, which a third user can replace, because that user can write to %s; %s", parent, dir, instead)
+			return fmt.Errorf("processes of another user need a directory in %s, which a third user can replace, because that user can write to %s; %s", parent, dir, instead)
 		case !canEnter(as, info, owner):
-			return fmt.Errorf("its processes need a directory in %s, and a process with the uid %d cannot enter %s; %s", parent, as.UID, dir, instead)
+			return fmt.Errorf("processes of another user need a directory in %s, and a process with the uid %d cannot enter %s; %s", parent, as.UID, dir, instead)
 		}
 		if dir == filepath.Dir(dir) {
 			return nil
