@@ -19,7 +19,8 @@ func MakeFIFO(path string) (r, w *os.File, err error) {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		return nil, nil, &os.PathError{Op: "mkfifo", Path: path, Err: err}
 	}
-	// Package os would open the pipe in non-blocking mode, which processes do not expect of stdout.
+	// The pipe is opened with package syscall: package os would open it in non-blocking mode, which
+	// processes do not expect of stdout.
 	fd, err := syscall.Open(path, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, &os.PathError{Op: "open", Path: path, Err: err}

@@ -58,8 +58,8 @@ type entry struct {
 	counts *Counts
 }
 
-// reportInterval is the least time between two calls of onError. Each becomes an alarm, and on a
-// full disk every line is an error.
+// reportInterval is the least time between two calls of onError. Each call raises an alarm, and on
+// a full disk the write of every line fails.
 const reportInterval = time.Minute
 
 // Open returns a log file and starts the goroutine that writes it. It does not wait for the disk:
@@ -112,8 +112,7 @@ func (f *File) Write(text []byte) (int, error) {
 }
 
 // add queues an entry, or counts it as dropped if the queue is full or the File is being closed.
-// The note about lines that were dropped is a part of the next entry, so it is where they are
-// missing.
+// The next entry begins with a note about the dropped lines, so the note is where they are missing.
 func (f *File) add(e entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -174,7 +173,8 @@ func (f *File) flush(deadline time.Time) bool {
 		if !time.Now().Before(deadline) {
 			return false
 		}
-		time.Sleep(time.Millisecond) // flush polls because it is called rarely, so the writer need not wake it
+		// flush polls: it is called too rarely to have the writer wake it.
+		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -194,7 +194,7 @@ func (f *File) write() {
 	}
 	if f.out == nil {
 		if err := f.openOrCreate(); err != nil {
-			f.report(err) // writing each line tries to open the file again
+			f.report(err) // the write of each line tries to open the file again
 		}
 	}
 	for {
@@ -214,7 +214,9 @@ func (f *File) write() {
 		for _, e := range entries {
 			f.writeEntry(e)
 			f.mu.Lock()
-			f.queued -= len(e.text) // only after the write, because the text takes memory until then
+			// An entry counts as queued until it has been written, because its text takes memory
+			// until then.
+			f.queued -= len(e.text)
 			f.mu.Unlock()
 		}
 	}

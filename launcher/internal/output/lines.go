@@ -18,17 +18,19 @@ import (
 // If r has a method Keep, as [proc.Output] has, it is called before each Read with what has been
 // read of the next line.
 //
-// It calls masker after each Read, because a reload can make more values secret. A line without an
-// end is split only when Lookahead bytes beyond maxLine have been read, by which the Masker sees
-// whether a secret begins before the split. The rest of the last line is passed on at the end, also
-// without a line ending.
+// It calls masker after each Read, because a reload can make more values secret. A line whose end
+// has not been read yet is split only when mask.Lookahead bytes beyond maxLine have been read,
+// because only then does the Masker see whether a secret lies across the split. The rest of the
+// last line is passed on at the end, also without a line ending.
 func ReadLines(r io.Reader, maxLine int, masker func() *mask.Masker, f func(line string)) error {
 	s := splitter{maxLine: maxLine, f: f}
 	keeper, _ := r.(interface{ Keep([]byte) })
 	buf := make([]byte, 0, min(4<<10, maxLine)) // small at first, because most processes print short lines; it grows when necessary
 	for {
 		if keeper != nil {
-			keeper.Keep(buf[min(s.covered, len(buf)):]) // what has been read of the next line, without the rest of a secret that is already masked
+			// Keep gets what has been read of the next line. If that begins with the rest of a
+			// secret whose beginning has been masked already, the rest is left out.
+			keeper.Keep(buf[min(s.covered, len(buf)):])
 		}
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]

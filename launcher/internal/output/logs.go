@@ -23,7 +23,7 @@ type Logs struct {
 }
 
 // A sharedFile is a File with the number of streams that are written to it: two for each process.
-// The last one closes it.
+// The last stream that ends closes it.
 type sharedFile struct {
 	*File
 	users int

@@ -42,9 +42,9 @@ func (l *Logs) Group(name string, keep int, inUse func(id, path string) bool) *G
 	return &GroupLogs{logs: l, group: name, keep: keep, inUse: inUse, scanned: map[string]bool{}}
 }
 
-// RemoveOld removes the old log files in the directory of c. It searches each directory only once.
-// Without RemoveOld, the files of each launcher would be added to those of earlier ones. RemoveOld
-// does not wait for the disk.
+// RemoveOld removes the old log files in the directory that c names. It searches each directory
+// only once. Without RemoveOld, the files of each launcher would be added to those of earlier ones.
+// RemoveOld does not wait for the disk.
 func (g *GroupLogs) RemoveOld(c spec.Log) {
 	l := g.logs
 	l.mu.Lock()
@@ -136,9 +136,9 @@ func (g *GroupLogs) Ended(c spec.Log, id string) {
 	}
 }
 
-// Remove removes the log of a process that the launcher no longer remembers, as soon as the channel
-// printed is closed. It does nothing if the process has no log file of its own. Remove does not
-// wait for the disk.
+// Remove removes the log of a process that the launcher no longer remembers, when the channel
+// printed is closed: from then on the process prints nothing more. It does nothing if the process
+// has no log file of its own. Remove does not wait for the disk.
 func (g *GroupLogs) Remove(c spec.Log, id string, printed <-chan struct{}) {
 	if c.Dir == "" {
 		return

@@ -26,8 +26,8 @@ type Recent struct {
 	closed      bool
 }
 
-// A limit for the number alone would keep a thousand very long lines of each process, and one for
-// the bytes alone would keep many thousand empty ones.
+// A limit for the number of lines alone would keep a thousand very long lines of each process, and
+// one for their bytes alone would keep many thousand empty lines.
 const (
 	keptLines = 1000
 	keptBytes = 64 << 10
@@ -114,7 +114,7 @@ func (r *Recent) Subscribe(name string, last int) (lines []Line, more <-chan Lin
 }
 
 // All returns the lines that are kept, those of one process in their order. An upgrade hands them
-// over.
+// over to the new program.
 func (r *Recent) All() (lines []Line) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

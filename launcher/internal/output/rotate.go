@@ -11,7 +11,8 @@ import (
 )
 
 // checkInterval is how often the writer checks whether its file was removed, renamed or truncated,
-// as logrotate does. So at most the lines of a second go to a file that was renamed.
+// as logrotate does. So after a rename, at most the lines of one second still go to the renamed
+// file.
 const checkInterval = time.Second
 
 // prepare returns the writer for the next n bytes. It opens or rotates the file if necessary.
@@ -35,8 +36,8 @@ func (f *File) prepare(n int) (io.Writer, error) {
 }
 
 // checkFile closes the file if another program has removed or renamed it, because further lines
-// would not be found at path. It updates the size, because another program can have truncated the
-// file.
+// would not be found at path. It updates the recorded size of the file, because another program can
+// have truncated it.
 func (f *File) checkFile() {
 	now := f.now()
 	if f.file == nil || now.Sub(f.checkedAt) < checkInterval {

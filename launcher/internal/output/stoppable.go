@@ -10,8 +10,9 @@ import (
 )
 
 // A StoppableReader reads the pipe of a process until Stop is called, and then to the end of the
-// current line, but not a byte further. So no line is split when a guardian hands a pipe over to
-// the next launcher. Only one goroutine may call Read.
+// current line, but not a byte further. So no line is split when the guardian, a process that reads
+// the pipes after the launcher was killed, hands a pipe over to the next launcher. Only one
+// goroutine may call Read.
 //
 // A line can be split when a launcher is killed, because the part that the launcher has read and
 // not yet written is lost. An upgrade splits none, because the launcher hands over what it has
@@ -37,7 +38,9 @@ func NewStoppableReader(f *os.File, maxLine int, timeout time.Duration) *Stoppab
 // Stop makes Read return io.EOF at the end of the current line. Stop does not wait until Read has
 // returned.
 func (r *StoppableReader) Stop() {
-	r.file.SetReadDeadline(time.Unix(1, 0)) // this fails without harm if Read has already returned io.EOF and the file is closed
+	// SetReadDeadline fails without harm if Read has already returned io.EOF and the file is
+	// closed.
+	r.file.SetReadDeadline(time.Unix(1, 0))
 }
 
 // Read reads from the pipe. See [StoppableReader].
