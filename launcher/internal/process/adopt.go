@@ -75,8 +75,8 @@ func (p *Process) adopt() error {
 // LearnAdoptedSecrets makes the launcher mask the secrets of a process that is to be adopted.
 func (p *Process) LearnAdoptedSecrets() { p.learnSecrets(p.adopted.Args, p.adopted.Env) }
 
-// IsUnrecorded reports whether the process runs and is to be kept, but is missing from the state
-// file.
+// IsUnrecorded reports whether the process runs and is to outlive the launcher, but is missing from
+// the state file.
 func (p *Process) IsUnrecorded() bool {
 	return p.cfg.OnLauncherDeath == spec.Keep && !p.Status().State.Ended() && !p.group.StateFile.Has(p.id)
 }
@@ -89,7 +89,8 @@ func (p *Process) AwaitRouted() {
 	}
 }
 
-// Containment returns the containment of a process to be kept.
+// Containment returns what holds together a process to be kept and all that it has started: a
+// cgroup, or a mark in their environment.
 func (p *Process) Containment() proc.Containment {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 
 // runHooks runs the pre-stop hooks one after the other.
 //
-// It runs in a goroutine of its own, which p.calls counts, so the machine continues when the time
-// for leaving routing has passed, even if a hook hangs. A hook that fails is published and keeps
-// neither the next one nor the stop from running.
+// It runs in a goroutine of its own, which p.calls counts, so the state machine of the process goes
+// on when the time for leaving routing has passed, even if a hook hangs. A failed hook is published
+// as an event. The next hook and the stop follow nevertheless.
 func (p *Process) runHooks() {
 	for _, h := range p.Config().PreStop {
 		if p.hooksOver() {

@@ -45,7 +45,7 @@ type Host struct {
 	RecentLines *output.Recent
 	Deadline    deadline.Total
 	StateFile   *statefile.Writer
-	Containment proc.Containment // contains all processes that die with this launcher
+	Containment proc.Containment // holds together all processes that die with this launcher: a cgroup, or a mark in their environment
 	Guardian    *guardian.Guardian
 }
 
@@ -127,7 +127,7 @@ type stopTimes struct {
 	signals      int       // how many stop signals were sent
 }
 
-// An earlier is the state that an adopted process had under the launcher before.
+// An earlier is the state that an adopted process had under the previous launcher.
 type earlier struct {
 	state lifecycle.State // 0 if it is not known, or when this launcher knows that the process has left it
 	since time.Time       // when the process entered state
@@ -150,12 +150,13 @@ func New(g *Group, id string, revision int, cfg spec.Group) *Process {
 	return p
 }
 
-// Launch runs the process in a scope of its own, a child of that of the group, which the caller
-// keeps open by a guard. It returns at once.
+// Launch runs the process in a scope of its own, a child of the group's scope, and returns at once.
+// The caller holds a guard of the group's scope.
 func (p *Process) Launch() {
 	p.scope, _ = ctxshutdown.WithCancel(p.group.Scope.Work(), ctxshutdown.WithName(p.id))
 	guard := p.scope.Guard()
-	p.group.Gate.Enter() // run leaves the gate when the process has been started, so no upgrade begins before that
+	// run leaves Host.Gate when the process has been started, so no upgrade begins before that.
+	p.group.Gate.Enter()
 	go func() {
 		p.run()
 		guard.Release()
@@ -170,7 +171,7 @@ func (p *Process) ID() string { return p.id }
 func (p *Process) Revision() int { return p.revision }
 
 // Started returns when the process was started.
-func (p *Process) Started() time.Time { return p.status.Started } // it does not change after the launch
+func (p *Process) Started() time.Time { return p.status.Started } // the field does not change after Launch, so it is read without mu
 
 // Reaped returns a channel that is closed when the subprocess has been reaped, or could not be
 // started. Calls of the router may still be under way then.
@@ -232,7 +233,9 @@ func (p *Process) run() {
 	} else {
 		exited, reaped = p.proc.Exited(), p.proc.Done()
 	}
-	gate := &p.group.Gate // Launch has entered the gate; the loop leaves it while it waits for an event
+	// Launch has entered Host.Gate. The loop leaves the gate while it waits for an event, so that
+	// an upgrade can begin only then.
+	gate := &p.group.Gate
 	forced := p.scope.Work().Done()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -258,14 +261,14 @@ func (p *Process) run() {
 		entered := false
 		select {
 		case e = <-p.inbox:
-			entered = true // Send has entered the gate for this event
+			entered = true // Send has already entered Host.Gate for this event
 		case <-timer.C:
 			e = lifecycle.Event{Kind: lifecycle.OnTick}
 		case <-exited:
 			exited, e = nil, lifecycle.Event{Kind: lifecycle.OnExited}
 			p.calls.Go(p.deregister)
 		case <-reaped:
-			entered = true // proc.Spec.BeforeReap has entered the gate
+			entered = true // proc.Spec.BeforeReap has already entered Host.Gate
 			p.cleanUp()
 			e = lifecycle.Event{Kind: lifecycle.OnReaped, Exit: p.proc.Exit()}
 		case <-forced:
@@ -288,11 +291,12 @@ func (p *Process) run() {
 		p.proc.Close()
 	}
 	p.group.GroupLogs.Ended(p.cfg.Log, p.id)
-	gate.Leave() // the gate is left only now, because an upgrade before this line would lose the rest of the output
+	// An upgrade before this line would lose the rest of the output, so Host.Gate is left only now.
+	gate.Leave()
 }
 
 // firstEvent publishes that the process is being started or adopted, and returns the first event
-// for its machine.
+// for its state machine.
 func (p *Process) firstEvent() lifecycle.Event {
 	if p.adopted == nil {
 		p.publish(events.Event{Kind: events.Transition, To: lifecycle.Spawning, Message: p.cfg.Command[0]})

@@ -46,18 +46,19 @@ func (p *Process) Serving(ctx context.Context, port int32) error {
 		return err
 	}
 	if p.cfg.OnLauncherDeath == spec.Keep {
-		// The process reports its port until it has an answer. If the launcher dies before the port
-		// is in the state file, the process reports it to the next one. The error of Flush is
-		// ignored: if the call returned it, the process would end, and the Writer has already
-		// raised an alarm.
+		// The process repeats its report until the launcher answers. So if the launcher dies before
+		// the port is in the state file, the process reports the port to the next launcher. The
+		// error of Flush is ignored: if the call returned it, the process would end, and the Writer
+		// has already raised an alarm.
 		p.group.StateFile.Flush(ctx.Done())
 	}
 	p.conn.Redial()
 	return nil
 }
 
-// listenNotify makes the socket for messages as for sd_notify(3), and returns the variables that
-// tell the process of it. Without the socket, a process that needs it does not become ready.
+// listenNotify makes the socket for messages as for sd_notify(3), and returns the environment
+// variables by which the process finds it. Without the socket, a process that needs it does not
+// become ready.
 func (p *Process) listenNotify() (env []string) {
 	if !p.cfg.Protocol.HearsProcess() {
 		return nil

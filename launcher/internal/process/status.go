@@ -115,9 +115,10 @@ func (p *Process) store(m *lifecycle.Machine, before lifecycle.State, e lifecycl
 	return *s, isNew
 }
 
-// enteredAt returns when the process entered a state that its machine has entered now. For an adopted
-// process, the machine goes through the states again, up to the one that the process had under the
-// earlier launcher, so the process has been in that one since then. The caller holds mu.
+// enteredAt returns when the process entered a state that its machine has entered now. For an
+// adopted process, the state machine goes through the states again, up to the one that the process
+// had under the earlier launcher, so the process has been in that one since then. The caller holds
+// mu.
 func (p *Process) enteredAt(s lifecycle.State, now time.Time) time.Time {
 	before := p.earlier
 	if s < before.state {
@@ -142,7 +143,9 @@ func (p *Process) transition(st Status, before lifecycle.State, wasReady bool) e
 	took := st.Took()
 	switch {
 	case st.State == lifecycle.Ready && wasReady:
-		took = 0 // the time since its start would mislead: it was ready before, perhaps under an earlier launcher
+		// The time since the start would mislead: the process was ready before, perhaps under an
+		// earlier launcher.
+		took = 0
 	case st.State == lifecycle.Ready:
 		took = st.ReadyAt.Sub(st.Started)
 	}
