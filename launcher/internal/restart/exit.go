@@ -45,8 +45,8 @@ func (e Exit) FollowUp() FollowUp {
 	case e.Rolling:
 		return Later
 	case e.Policy == spec.Never && e.Failed && !e.WasReady:
-		// The process does not count as finished, because then a group without any process would be
-		// healthy.
+		// Such a process does not count as finished, because then a group without any process would
+		// count as healthy.
 		return GiveUp
 	case e.isLast():
 		return Finish
