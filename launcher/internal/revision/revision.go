@@ -90,7 +90,8 @@ func (s Shortfall) desired(cfg spec.Group) int {
 }
 
 // Message says how many processes of a group with this configuration have finished, and that they
-// are not started again. The group still desires this number of processes.
+// are not started again. The parameter desired is how many processes the group still desires
+// besides those.
 func (s Shortfall) Message(desired int, cfg spec.Group) string {
 	text := fmt.Sprintf("%d of %d have finished", s.Finished, s.Finished+desired)
 	if cfg.Job && desired == 0 {
