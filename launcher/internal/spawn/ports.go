@@ -44,8 +44,8 @@ func (p *Ports) Take() (int, error) {
 	return 0, errors.New("no free port for {port} was found from 20000 to 32767")
 }
 
-// Add records that a process has the port, which Take has not chosen: that of an adopted process.
-// 0, for a process without a port, does no harm.
+// Add records the port of an adopted process, which Take has not chosen. A port of 0 means that the
+// process has none, and does no harm.
 func (p *Ports) Add(port int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

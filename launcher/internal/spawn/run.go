@@ -17,10 +17,10 @@ import (
 // dies. SIGTERM would let them drain, but no launcher would be left to end one that does not.
 const ParentDeath = syscall.SIGKILL
 
-// Run runs a command of the launcher's own, such as a hook or a probe, in a containment, and kills
-// it with all that it has started when ctx ends; then the error is the cause. It returns how the
-// command has exited, and the last line that it has printed. An exit code other than 0 is no error
-// here.
+// Run runs a command of the launcher's own, such as a hook or a probe. When ctx ends, Run kills the
+// command with all that it has started, which the containment holds together; the error is then the
+// cause of ctx. It returns how the command has exited, and the last line that it has printed. An
+// exit code other than 0 is no error here.
 //
 // Processes that the command has started and that still run when it exits are killed, too, even if
 // ctx has not ended: nothing of a hook runs when Run returns.

@@ -20,7 +20,7 @@ import (
 // launcher finds the processes by these variables.
 const (
 	EnvDir  = "SWANSONG_DIR"               // the directory of the launcher; set in its processes and its guardian
-	EnvKeep = "SWANSONG_ON_LAUNCHER_DEATH" // set to keep in processes that outlive their launcher; not set in other processes
+	EnvKeep = "SWANSONG_ON_LAUNCHER_DEATH" // set to "keep" in processes that outlive their launcher; not set in other processes
 )
 
 // InheritedEnv returns env without the variables that a launcher or a service manager has set only
