@@ -51,8 +51,8 @@ var ErrInUse = errors.New("launcher: another launcher has this directory")
 
 // LockTimeout is how long a launcher waits for the lock of a directory. Two others can hold the
 // lock for a short time: the child of a launcher that was killed while it started a process, which
-// has a copy of the lock until it calls exec; and a guardian that cleans up. Tests change
-// LockTimeout.
+// has a copy of the lock until it calls exec; and the guardian of a killed launcher, which ends the
+// processes left behind. Tests change LockTimeout.
 var LockTimeout = time.Second
 
 // Lock makes the directory if it is missing, checks that no other user can write to it, and locks

@@ -29,7 +29,7 @@ import (
 type State struct {
 	Boot        string           `json:"boot"`      // identifies the boot of the machine
 	Containment proc.Containment `json:"pen"`       // the group of processes that must die with the launcher
-	Guardians   []proc.Adoptable `json:"guardians"` // guardians of earlier launchers that still run, and last the guardian of this launcher
+	Guardians   []proc.Adoptable `json:"guardians"` // processes that end the launcher's processes if it is killed: those of earlier launchers that still run, and last that of this launcher
 	Groups      map[string]Group `json:"groups"`
 }
 
@@ -54,7 +54,7 @@ type Process struct {
 	Digest       string          `json:"digest"`            // digest of Config; see [Digest]
 	Config       spec.Group      `json:"config"`            // configuration of the process; see [WithoutSecrets]
 	Adoptable    proc.Adoptable  `json:"process"`           // the PID in Adoptable is 0 if the process was about to be started
-	State        lifecycle.State `json:"state,omitempty"`   // 0 if the file was written by a launcher that did not record it
+	State        lifecycle.State `json:"state,omitempty"`   // 0 if the launcher that wrote the file did not record the state
 	Since        int64           `json:"since,omitempty"`   // when the process entered State
 	ReadyAt      int64           `json:"ready,omitempty"`   // when the process became ready
 	StopAt       int64           `json:"asked,omitempty"`   // when the stop of the process was ordered
@@ -147,7 +147,7 @@ func Digest(g spec.Group) string {
 		User     string        `json:",omitempty"`
 		Rlimits  []spec.Rlimit `json:",omitempty"`
 		Limits   spec.Limits   `json:",omitzero"`
-		Port     bool          `json:",omitempty"` // whether a process has a port, be it only for a hook
+		Port     bool          `json:",omitempty"` // whether the launcher chooses a port for the process, be it only for a hook
 	}{g.Command, g.WorkDir, g.Env, g.Protocol, g.Transport, g.Listen, g.Log, g.OnLauncherDeath, nil, g.Watchdog, g.ClearEnv, "", g.Rlimits, spec.Limits{}, g.UsesPort()}
 	if probes := g.Probes(); slices.ContainsFunc(probes, spec.Probe.IsSet) {
 		d.Probes = probes
@@ -168,8 +168,8 @@ func checksum(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// WithContainment returns the state of an earlier launcher, with the containment that a new
-// launcher is about to create added.
+// WithContainment returns the state of an earlier launcher with c added, the containment that a new
+// launcher is about to create for its processes.
 func (s State) WithContainment(c proc.Containment) State {
 	s.Boot, s.Containment = proc.Boot(), c
 	if s.Groups == nil {
@@ -216,8 +216,9 @@ func (s State) ReadStartedWith() {
 }
 
 // OpenOutputs opens the pipes of all processes. A new launcher must call it before it ends the
-// guardian that reads the pipes: the content of the pipe of an ended process is lost when its last
-// reader closes it. OpenOutputs ignores errors; they are reported when the process is adopted.
+// guardian, a process that reads the pipes after the earlier launcher was killed: the content of
+// the pipe of an ended process is lost when its last reader closes it. OpenOutputs ignores errors;
+// they are reported when the process is adopted.
 func (s State) OpenOutputs(dir string) {
 	for _, g := range s.Groups {
 		for _, p := range g.Processes {
@@ -250,7 +251,7 @@ func (p *Process) TakeNotify() *os.File {
 
 // OutputRemoved reports whether err, which opening a pipe of the process has returned, means that
 // the earlier launcher removed the pipe after the process had ended, and was killed before it wrote
-// the state file. In this case, only the output that this launcher had in memory is lost.
+// the state file. In this case, only the output that the killed launcher had in memory is lost.
 func (p *Process) OutputRemoved(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) && !p.Adoptable.Alive()
 }

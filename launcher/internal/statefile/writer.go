@@ -13,9 +13,10 @@ import (
 // A Writer keeps a state file up to date. One goroutine writes the whole file whenever the state
 // has changed.
 //
-// A process that is to be kept is in the file before it is started, with its containment. So the
-// next launcher finds a process that was started just before this one died. If the file cannot be
-// written, the process is started nevertheless, and ends with the launcher until it is in the file.
+// A process that is to be kept is in the file before it is started, together with its containment
+// (a cgroup, or a mark in its environment). So the next launcher finds a process that was started
+// just before this one died. If the file cannot be written, the process is started nevertheless,
+// and ends with the launcher until it is in the file.
 //
 // A failed write is repeated at each change, and after pauses that double up to maxRetryPause. The
 // first failure is reported, also if it is a disk that hangs, and so is the next success.
@@ -136,7 +137,9 @@ func (w *Writer) loop() {
 		select {
 		case <-w.changed:
 		case <-retry.C:
-			pause = min(2*pause, maxRetryPause) // not after an attempt for a change, so that many changes do not lengthen the pause
+			// After a write for a change the pause stays as it is: otherwise many changes would
+			// lengthen it.
+			pause = min(2*pause, maxRetryPause)
 		case <-w.quit:
 			return
 		}
