@@ -32,11 +32,11 @@ func (t *Taken) Admin() *os.File {
 	if t == nil {
 		return nil
 	}
-	return t.files[t.Files.Admin] // the server listens on a duplicate
+	return t.files[t.Files.Admin] // Done may close this file, because the server listens on a duplicate of it
 }
 
-// Guardian returns the pipe to the guardian of the launcher that was taken over, nil if there is
-// none.
+// Guardian returns the pipe to the guardian, the process that ends the launcher's processes if the
+// launcher is killed. It is nil if there is no guardian.
 func (t *Taken) Guardian() *os.File {
 	if t == nil {
 		return nil
