@@ -67,8 +67,9 @@ func Pieces(dst io.Writer, src io.Reader, check func() error) (n int64, err erro
 		if err := check(); err != nil {
 			return n, err, false
 		}
-		// Package net uses sendfile for a file in one LimitedReader, but not in two. So each piece
-		// is a new LimitedReader around all.R, not one around all.
+		// Package net uses sendfile for a file in a LimitedReader, but not for a file in a
+		// LimitedReader inside another one. So each piece is a new LimitedReader around all.R, not
+		// one around all.
 		size := min(all.N, pieceSize)
 		m, err, dstFailed := Transfer(dst, &io.LimitedReader{R: all.R, N: size})
 		n += m

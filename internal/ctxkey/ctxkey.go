@@ -8,8 +8,8 @@ import (
 )
 
 // NearestScope is the key of the nearest scope, a *ctxshutdown.Swansong. If a package combines
-// several contexts into one, the combined context returns the scope of the context that carries
-// one.
+// several contexts into one and one of these carries a scope, the combined context returns that
+// scope.
 type NearestScope struct{}
 
 // SoftScope is the key of the scope whose soft context the context derives from, a

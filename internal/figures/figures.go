@@ -45,9 +45,9 @@ func (p *Page) Save() error {
 // for numbers.
 func Row(w io.Writer, cells ...string) { fmt.Fprintln(w, "| "+strings.Join(cells, " | ")+" |") }
 
-// Rounds returns an iterator over n rounds: their numbers, from 0, and the sides that are compared,
-// in the order in which the round runs them. Each round begins with another side, so that no side
-// has the advantage of always running first.
+// Rounds returns an iterator over n rounds of a measurement: the number of the round, from 0, and
+// the sides that are compared, in the order in which the caller runs them in this round. Each round
+// begins with another side, so that no side has the advantage of always running first.
 func Rounds[T any](n int, sides ...T) iter.Seq2[int, []T] {
 	return func(yield func(int, []T) bool) {
 		for i := range n {

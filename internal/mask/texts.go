@@ -74,11 +74,11 @@ func encode(value string, add func(string)) {
 // differ in the other characters.
 func escapedInURLs(value string) []string {
 	query := url.QueryEscape(value)
-	all := strings.ReplaceAll(query, "+", "%20") // a + in query is a space; a + in value became %2B
+	all := strings.ReplaceAll(query, "+", "%20") // QueryEscape makes each space a +, and each + a %2B
 	return []string{
-		query, url.PathEscape(value), // Go, HTML forms
-		all, strings.ReplaceAll(all, "%2F", "/"), // Python, PHP, Ruby
-		unescapedByComponent.Replace(all), unescapedByURI.Replace(all), // JavaScript
+		query, url.PathEscape(value), // as escaped in Go and HTML forms
+		all, strings.ReplaceAll(all, "%2F", "/"), // in Python, PHP and Ruby
+		unescapedByComponent.Replace(all), unescapedByURI.Replace(all), // in JavaScript
 	}
 }
 

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// A cgroup is a control group (version 2) that contains one leader and the processes that it
-// starts. Without privileges a process cannot leave the cgroup. The kernel kills all processes in
-// it atomically, however fast they fork.
+// A cgroup is a control group (version 2) that contains one leader, which is the process that Start
+// has started, and the processes that the leader starts. Without privileges a process cannot leave
+// the cgroup. The kernel kills all processes in it atomically, however fast they fork.
 type cgroup struct {
 	path string
 	dir  *os.File
@@ -43,10 +43,12 @@ func nameCgroup(base string) string {
 
 const (
 	cgroupPrefix = "swansong-"
-	boundSuffix  = "-bound" // ends the name of a cgroup whose processes must end with its owner
+	// boundSuffix ends the name of a cgroup whose processes must not outlive the program that made it.
+	boundSuffix = "-bound"
 )
 
-// makeCgroup makes a cgroup. It also removes cgroups in the same directory whose owners have died.
+// makeCgroup makes a cgroup. It also removes cgroups in the same directory that were made by
+// programs that have died.
 func makeCgroup(path string) *cgroup {
 	removeOrphanCgroups(filepath.Dir(path))
 	if os.Mkdir(path, 0o755) != nil {

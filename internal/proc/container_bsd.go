@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A container is a process group. Its members cannot be listed, so the processes that the leader
-// leaves behind are killed at once.
+// A container is the process group of the leader, the process that Start has started. The members
+// of the group cannot be listed, so the processes that the leader leaves behind are killed at once.
 type container struct {
 	cmd   *exec.Cmd
 	queue int // a kqueue that reports when the leader exits
@@ -76,9 +76,9 @@ func (c *container) release() {
 	}
 }
 
-// awaitExit waits for the leader to exit and leaves it a zombie. It blocks an OS thread. waitid
-// would do the same, but on macOS it also returns for a stopped process (go.dev/issue/19314), and
-// OpenBSD has had it for a short time only.
+// awaitExit waits for the leader, the process that Start has started, to exit, and leaves it a
+// zombie. It blocks an OS thread. waitid would do the same, but on macOS it also returns for a
+// stopped process (go.dev/issue/19314), and OpenBSD has had it for a short time only.
 func (c *container) awaitExit() {
 	if c.queue >= 0 {
 		c.kevent(nil, make([]syscall.Kevent_t, 1))

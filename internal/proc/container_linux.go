@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// A container finds and signals the leader and the processes that it has started.
+// A container finds and signals the leader, which is the process that Start has started, and the
+// processes that the leader has started.
 type container struct {
-	process *os.Process // nil for a leader that is not a child of this process, so that its pid can be reused at any time
+	process *os.Process // the leader; nil if it is not a child of this process, so that its pid can be reused
 	adopted bool        // the leader was started by an earlier program
 	pid     int
 	start   uint64 // the leader's start time in clock ticks since boot
@@ -38,7 +39,7 @@ func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 	marks := own
 	for _, v := range env {
 		if old, ok := strings.CutPrefix(v, markKey+"="); ok {
-			marks = old + " " + own // keep the marks of the containers that this process itself is in
+			marks = old + " " + own // also keep the marks of the containers that this process itself is in
 		}
 	}
 	cmd.Env = append(env, markKey+"="+marks)
@@ -51,7 +52,7 @@ func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 	case spec.Limits.areSet():
 		limited, err := newLimitedCgroup(base, bound, spec.Limits)
 		if err != nil {
-			return nil, fmt.Errorf("its limits cannot be enforced: %w", err)
+			return nil, fmt.Errorf("the limits of the process cannot be enforced: %w", err)
 		}
 		c.cgroup = limited
 	case !spec.NoCgroup:
@@ -61,8 +62,9 @@ func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 		inside := attr
 		inside.UseCgroupFD, inside.CgroupFD = true, int(c.cgroup.dir.Fd())
 		cmd.SysProcAttr = &inside
-		// The reason may be a missing permission on the cgroup. Any other error occurs again in the
-		// second attempt.
+		// The start may have failed because of a missing permission on the cgroup, so try again
+		// outside of the cgroup, unless there are limits. Any other error occurs again in the second
+		// attempt.
 		if err := cmd.Start(); err != nil {
 			c.cgroup.remove()
 			c.cgroup = nil
@@ -105,8 +107,8 @@ func (c *container) leader() (Member, bool) {
 	return m, ok && !m.zombie && c.leads(m)
 }
 
-// leads reports whether m is the leader. It returns false for a later process that has reused the
-// leader's pid.
+// leads reports whether m is the leader, the process that Start has started. It returns false for a
+// later process that has reused the leader's pid.
 func (c *container) leads(m Member) bool {
 	// The pid of a child cannot be reused before the child has been reaped, so for a child the pid
 	// suffices.
@@ -130,7 +132,8 @@ func (c *container) near() (found []Member, complete bool) {
 	return found, false
 }
 
-// members returns the living processes of the container, except for the leader.
+// members returns the living processes of the container, except for the leader, which is the
+// process that Start has started.
 func (c *container) members() []Member {
 	var found []Member
 	if c.cgroup != nil {
@@ -169,7 +172,7 @@ func walk(look func() (found []Member, unsure bool), leads func(Member) bool) []
 			return found
 		}
 		if foundNone = !others; unsure {
-			time.Sleep(time.Millisecond) // no event announces that the state is known, so wait a little
+			time.Sleep(time.Millisecond) // poll: no event tells that an unknown state has become known
 		}
 	}
 }
@@ -248,13 +251,14 @@ func (c *container) signalLeader(sig os.Signal) error {
 func (c *container) resumeGroup()                  { c.signalGroup(syscall.SIGCONT) }
 func (c *container) resumeOthers(members []Member) { c.signalOthers(members, syscall.SIGCONT) }
 
-// awaitExit waits for the leader to exit and leaves it a zombie.
+// awaitExit waits for the leader, the process that Start has started, to exit, and leaves it a
+// zombie.
 func (c *container) awaitExit() {
 	if c.pidfd != nil && awaitPidfd(c.pidfd, time.Time{}) {
 		return
 	}
 	if c.process == nil {
-		for alive := true; alive; { // this loop runs only on kernels without pidfd_open
+		for alive := true; alive; { // poll, as needed only on kernels without pidfd_open
 			Member{PID: c.pid, start: c.start}.await(time.Now().Add(time.Hour))
 			_, alive = c.leader()
 		}

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// A container is the leader alone. These systems have no wait that leaves the leader a zombie, so
-// its pid, which is also its group id, may have been reused by the time its exit is noticed.
-// Processes that the leader has started are not ended.
+// A container is the leader alone, the process that Start has started. These systems have no wait
+// that leaves the leader a zombie, so its pid, which is also its group id, may have been reused by
+// the time its exit is noticed. Processes that the leader has started are not ended.
 type container struct {
 	cmd   *exec.Cmd
 	state *os.ProcessState
@@ -41,8 +41,8 @@ func (c *container) signalGroup(sig syscall.Signal) {
 	}
 }
 
-// awaitExit reaps the leader. Package os ensures that later signals do not reach a process that
-// reuses the pid.
+// awaitExit waits for the leader, the process that Start has started, and reaps it. Package os
+// ensures that later signals do not reach a process that reuses the pid.
 func (c *container) awaitExit() { c.state, c.err = c.cmd.Process.Wait() }
 
 func (c *container) reap() (*os.ProcessState, error) { return c.state, c.err }

@@ -80,7 +80,7 @@ func (p Containment) Leader() (Adoptable, bool) {
 	return Adoptable{p, first.PID, first.start}, true
 }
 
-// Self returns this program.
+// Self returns what identifies the process of this program.
 func Self() Adoptable {
 	self, _ := stat(os.Getpid())
 	return Adoptable{PID: self.PID, Born: self.start}

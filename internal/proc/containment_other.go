@@ -47,7 +47,8 @@ func (c *container) containment() Containment { return Containment{} }
 // isAlive returns false: on this system members cannot be listed, so there are none.
 func (Member) isAlive() bool { return false }
 
-// signal and the methods below do nothing, because there are no members.
+// signal and the methods after it do nothing, because on this system no member can be listed, and
+// so none exists.
 func (Member) signal(syscall.Signal)                     {}
 func (Member) await(time.Time)                           {}
 func (Member) refusesSignals() bool                      { return false }

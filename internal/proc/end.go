@@ -43,7 +43,7 @@ func (p *Process) End(at Deadlines) (Exit, error) {
 	p.mu.Lock()
 	exit, reaped := p.exit, p.reaped
 	p.mu.Unlock()
-	if reaped { // only the cgroup has not been removed yet
+	if reaped { // all processes have ended, and only the cgroup has not been removed yet
 		return exit, nil
 	}
 	exit.Code, exit.Survivors = -1, p.knownMembers()
@@ -54,7 +54,8 @@ func (p *Process) End(at Deadlines) (Exit, error) {
 // returns when to send SIGKILL. If searches are slow, that time is before at.Kill, so that the
 // searches that confirm the end can finish by at.GiveUp.
 func (p *Process) killTime(at Deadlines, searched <-chan struct{}) time.Time {
-	const searches = 8 // one search that finds members, one that finds none, and time for six more in reserve
+	// Leave time for one search that finds members, one that finds none, and six more in reserve.
+	const searches = 8
 	limit := time.NewTimer(time.Until(at.Kill))
 	defer limit.Stop()
 	select {

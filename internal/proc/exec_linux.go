@@ -48,7 +48,8 @@ func maskSignals(how uintptr, signals []syscall.Signal) {
 		set[(s-1)/bits.UintSize] |= 1 << ((s - 1) % bits.UintSize)
 	}
 	size := uintptr(8)
-	if strings.HasPrefix(runtime.GOARCH, "mips") { // MIPS has 128 signals
+	// The kernel knows 128 signals on MIPS, and 64 on other processors. The size is in bytes.
+	if strings.HasPrefix(runtime.GOARCH, "mips") {
 		size = 16
 	}
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, how, uintptr(unsafe.Pointer(&set)), 0, size, 0, 0)
@@ -75,7 +76,7 @@ func Exec(path string, args []string, env func() []string, files []*os.File) (er
 		return ErrNotMainThread
 	}
 	defer onForkingThread(func() {
-		syscall.ForkLock.Lock() // while it is held, no process starts, so none inherits the files
+		syscall.ForkLock.Lock() // while ForkLock is held, no process starts, and so none inherits the files
 		defer syscall.ForkLock.Unlock()
 		for _, f := range files {
 			if err = setCloseOnExec(f, false); err != nil {
@@ -90,8 +91,8 @@ func Exec(path string, args []string, env func() []string, files []*os.File) (er
 	return err
 }
 
-// setCloseOnExec sets or clears the flag without changing the file to blocking mode, as File.Fd
-// would.
+// setCloseOnExec sets or clears the close-on-exec flag of a file. Unlike File.Fd, it leaves the
+// file in its blocking or non-blocking mode.
 func setCloseOnExec(f *os.File, set bool) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// Follow makes a process that the leader has started take the place of the leader. So a leader can
-// hand over to a process that it has started, as a daemon does when it starts. Signal goes to that
-// process, and Pid and Adoptable return it. The Process has exited when both the leader and that
-// process have exited. The leader may exit first; if it has not, it is ended when the other process
-// has exited. The exit status of the Process is then that of the other process. It is known from
-// Linux 6.15 on; older kernels tell it only to the parent of that process.
+// Follow replaces the leader, the process that Start has started, by a process that the leader has
+// started. So a leader can hand over to a process that it has started, as a daemon does when it
+// starts. Signal goes to that process, and Pid and Adoptable return it. The Process has exited when
+// both the leader and that process have exited. The leader may exit first; if it has not, it is
+// ended when the other process has exited. The exit status of the Process is then that of the other
+// process. It is known from Linux 6.15 on; older kernels tell it only to the parent of that
+// process.
 //
 // Follow returns false, and changes nothing, if pid is not a living process of the container.
 func (p *Process) Follow(pid int) bool {
@@ -37,7 +38,8 @@ func (p *Process) Follow(pid int) bool {
 	return false
 }
 
-// endAfter waits for the process m to end, and then ends the leader, if m has taken its place.
+// endAfter waits for the process m to end. If m has taken the place of the leader by then (see
+// Follow), endAfter also ends the leader.
 func (p *Process) endAfter(m *Member) {
 	m.await(time.Now().Add(forever))
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
@@ -53,7 +55,8 @@ func (p *Process) endAfter(m *Member) {
 // forever is longer than any process lives.
 const forever = 100 * 365 * 24 * time.Hour
 
-// main returns the process that has taken the place of the leader, if that process is alive.
+// main returns the process that has taken the place of the leader by a call of Follow, if that
+// process is alive.
 func (p *Process) main() (m Member, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,7 +72,7 @@ func (p *Process) awaitExit() {
 	p.contain.awaitExit()
 	for {
 		if p.onLeaderExit != nil {
-			p.onLeaderExit() // this function may call Follow
+			p.onLeaderExit() // can call Follow, so main must be asked afterwards
 		}
 		m, ok := p.main()
 		if !ok {

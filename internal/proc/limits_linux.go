@@ -111,7 +111,7 @@ func moveDown(cgroup string) error {
 		if !isOwn(pid) {
 			continue
 		}
-		// A process that has ended since it was listed cannot be moved.
+		// ESRCH: the process has ended since it was listed, so it need not be moved.
 		if err := os.WriteFile(filepath.Join(below, "cgroup.procs"), []byte(pid), 0); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return err
 		}

@@ -17,7 +17,7 @@ func findMarked(variable string) (found []Marked) {
 		if found, unsure = lookForMarked(variable); !unsure {
 			break
 		}
-		time.Sleep(time.Millisecond) // as in walk, no event announces that the environment is known
+		time.Sleep(time.Millisecond) // poll: no event tells that an unknown environment has become known
 	}
 	slices.SortFunc(found, func(a, b Marked) int { return cmp.Or(cmp.Compare(a.Born, b.Born), cmp.Compare(a.PID, b.PID)) })
 	return found
@@ -41,8 +41,9 @@ func lookForMarked(variable string) (found []Marked, unsure bool) {
 		}
 		env := strings.Split(string(text), "\x00")
 		marks := marksIn(env)
-		// The last mark belongs to the container of the process alone, the mark before it to the
-		// containment in which the process was started.
+		// The environment has the marks of all containers that the process is in. The last mark is
+		// that of the container of the process alone, the mark before it that of the containment in
+		// which the process was started.
 		if len(marks) < 2 || !slices.Contains(env, variable) {
 			continue
 		}

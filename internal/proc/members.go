@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Members returns the processes that are alive, including the leader, as far as the platform can
-// list them. The list is a snapshot.
+// Members returns the processes of p that are alive, including the one that Start has started, as
+// far as the platform can list them. The list is a snapshot.
 func (p *Process) Members() []Member {
 	p.search.Lock()
 	defer p.search.Unlock()

@@ -40,7 +40,7 @@ func parseOwner(text string) (o owner, ok bool) {
 // thisOwner returns the owner of the containers that this program makes.
 var thisOwner = sync.OnceValue(func() owner {
 	self, _ := stat(os.Getpid())
-	ns, _ := os.Readlink("/proc/self/ns/pid") // the link is a text such as pid:[4026531836]
+	ns, _ := os.Readlink("/proc/self/ns/pid") // the target of the link is a text such as pid:[4026531836]
 	return owner{os.Getpid(), self.start, strings.Trim(ns, "pid:[]")}
 })
 

@@ -43,7 +43,7 @@ func (o *Output) Read(p []byte) (n int, err error) {
 	for again := true; again; {
 		o.waitWhilePaused()
 		n, err = o.read(p)
-		again = errors.Is(err, os.ErrDeadlineExceeded) // Pause has interrupted the Read
+		again = errors.Is(err, os.ErrDeadlineExceeded) // the deadline was set by Pause, to interrupt the Read
 	}
 	if err != nil {
 		o.mu.Lock()

@@ -132,7 +132,7 @@ func exitStatus(pidfd *os.File) (status syscall.WaitStatus, ok bool) {
 	if pidfd == nil {
 		return 0, false
 	}
-	const getInfo, hasExit = 0xC040FF0B, 1 << 3 // PIDFD_GET_INFO, PIDFD_INFO_EXIT
+	const getInfo, hasExit = 0xC040FF0B, 1 << 3 // PIDFD_GET_INFO and PIDFD_INFO_EXIT of linux/pidfd.h
 	info := struct {
 		mask uint64
 		_    [13]uint32

@@ -1,5 +1,5 @@
-// Package proc starts subprocesses. Within a deadline, it ends a subprocess together with all
-// processes that this one has started, directly or not.
+// Package proc starts subprocesses, and ends them within a deadline, each together with all
+// processes that the subprocess has started, directly or not.
 //
 // A process counts as ended only when the kernel has reported its exit. A signal that was sent, a
 // pipe that was closed, or a protocol message that announces the exit is no proof.
@@ -42,7 +42,7 @@ type Process struct {
 	pid            int
 	cmd            *exec.Cmd // the command that was started; nil for an adopted process
 	linger         time.Duration
-	firstWait      time.Duration // defaultFirstWait, except in tests
+	firstWait      time.Duration // how long sweep waits before it searches: defaultFirstWait, except in tests
 	beforeReap     func()        // called before the leader is reaped; may be nil
 	contain        *container
 	stdin          *os.File
@@ -279,7 +279,7 @@ const defaultFirstWait = time.Second
 func (p *Process) sweep() (left, survivors []Member) {
 	if p.isKilling() { // wait first, so that no search finds processes that are about to end
 		known := slices.DeleteFunc(p.knownMembers(), Member.refusesSignals)
-		p.contain.signal(known, syscall.SIGKILL) // Kill did not signal processes that a later search has found
+		p.contain.signal(known, syscall.SIGKILL) // also kill what a search has found since Kill
 		p.contain.awaitMembers(known, time.Now().Add(p.firstWait))
 	}
 	left = p.members()
@@ -308,8 +308,9 @@ func (p *Process) sweep() (left, survivors []Member) {
 	}
 }
 
-// Pid returns the leader's process id, which is also its process group id, or that of the process that
-// has taken the place of the leader; see Follow.
+// Pid returns the process id of the leader, the process that Start has started. It is also the id
+// of the leader's process group. If another process has taken the place of the leader (see Follow),
+// Pid returns the id of that process.
 func (p *Process) Pid() int {
 	if m, ok := p.main(); ok {
 		return m.PID
@@ -326,8 +327,8 @@ func (p *Process) Stdout() *Output { return p.stdout }
 // Stderr returns the pipe from the process, or nil if Spec.Stderr was set.
 func (p *Process) Stderr() *Output { return p.stderr }
 
-// Exited returns a channel that is closed when the leader has exited. The leader might not have
-// been reaped yet.
+// Exited returns a channel that is closed when the leader, the process that Start has started, has
+// exited. The leader might not have been reaped yet.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
 // Done returns a channel that is closed when the leader has been reaped and the processes that it

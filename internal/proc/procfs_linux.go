@@ -18,7 +18,7 @@ func procFile(pid int, name string) string { return "/proc/" + strconv.Itoa(pid)
 // older contains the processes that are older than this program, and so belong to none of the
 // containers that it has started. They are most of a machine's processes, and to read all of them
 // for each search would take too long on a busy machine. A pid can be reused, but not within a
-// second, so the set is valid for that long. It is guarded by reading.
+// second, so the set is valid for that long. The mutex reading guards the set.
 var older struct {
 	pids  map[int]bool
 	until time.Time
@@ -29,7 +29,7 @@ var older struct {
 var adopting atomic.Bool
 
 // processes returns the processes in /proc, except for those that are older than this program,
-// unless adopting is set. The caller holds reading.
+// unless adopting is set. The caller holds the mutex reading.
 func processes() (all []Member) {
 	if now := time.Now(); now.After(older.until) || adopting.Load() {
 		older.pids, older.until = map[int]bool{}, now.Add(time.Second)
@@ -129,7 +129,7 @@ func read(fd int, b []byte) (n int, err error) {
 // miss one if another child ends at the same time. It finds nothing on kernels without
 // CONFIG_PROC_CHILDREN.
 func descendants(pid int) (found []Member) {
-	for _, task := range threads(pid) { // each thread has the children that it has started
+	for _, task := range threads(pid) { // the kernel lists a child under the thread that has started it
 		text, _ := os.ReadFile(filepath.Join(task, "children"))
 		for _, field := range strings.Fields(string(text)) {
 			child, _ := strconv.Atoi(field)

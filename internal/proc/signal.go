@@ -6,8 +6,9 @@ import (
 	"syscall"
 )
 
-// Signal sends sig to the leader only, or to the process that has taken its place; see Follow. It
-// returns [os.ErrProcessDone] once the leader has exited.
+// Signal sends sig to the leader only, which is the process that Start has started, or to the
+// process that has taken the place of the leader; see Follow. It returns [os.ErrProcessDone] once
+// the leader has exited.
 func (p *Process) Signal(sig os.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +95,7 @@ func (p *Process) signalKnown(sig syscall.Signal) (sent []Member, search bool) {
 // searchAndSignal searches for the members that are not in the process group, and sends sig to
 // those that have not received it.
 func (p *Process) searchAndSignal(sig syscall.Signal, received []Member) {
-	p.search.Lock() // the leader is not reaped before the search is over
+	p.search.Lock() // keeps the waiter from reaping the leader before the search is over
 	defer p.search.Unlock()
 	p.mu.Lock()
 	delete(p.queued, sig) // a later call of signalAll needs a search of its own, to find processes that start after this one began

@@ -16,8 +16,9 @@ type Spec struct {
 	Dir  string   // the working directory; empty means that of this process
 	Env  []string // the environment; nil means that of this process
 
-	// For each of these that is nil, Start creates a pipe whose other end is Process.Stdin, Stdout
-	// or Stderr. The caller closes the files that it has set.
+	// Stdin, Stdout and Stderr are what the process gets as its standard files. For each that is
+	// nil, Start creates a pipe whose other end is Process.Stdin, Stdout or Stderr. The caller
+	// closes the files that it has set.
 	Stdin, Stdout, Stderr *os.File
 	ExtraFiles            []*os.File // the process's file descriptors from 3 on; not supported on Windows
 

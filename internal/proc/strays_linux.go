@@ -32,7 +32,7 @@ func (p Containment) EndStrays(children, known []Adoptable, deadline time.Time) 
 		if !ok || m.start != k.Born || isKnown(k.PID) {
 			continue
 		}
-		if m.zombie { // reap the zombie, and send no signal to its group, which can contain known processes
+		if m.zombie { // only reap it: a signal to its process group could reach known processes
 			if fd := pidfdOpen(k.PID); fd >= 0 {
 				f := pollable(fd)
 				awaitPidfd(f, deadline) // the main thread has exited; the other threads may take a moment longer

@@ -67,7 +67,7 @@ func parse(text string) (g Group) {
 
 // Label returns the value of a pprof label. It returns false if the goroutines do not have the label.
 func (g Group) Label(key string) (value string, ok bool) {
-	// The key cannot match within a value, where quotes are escaped.
+	// The quoted key cannot match inside the value of a label, because quotes are escaped there.
 	_, value, ok = strings.Cut(g.labels, strconv.Quote(key)+":")
 	if !ok {
 		return "", false
@@ -176,7 +176,7 @@ func IsLibrary(function string) bool {
 func isStandard(function string) bool {
 	first, _, _ := strings.Cut(function, "/")
 	if first == function {
-		first, _, _ = strings.Cut(function, ".") // a package whose path has one element only
+		first, _, _ = strings.Cut(function, ".") // the path of the package has one element, as in fmt.Println
 	}
 	return first != "main" && !strings.Contains(first, ".") && !strings.HasPrefix(function, mainModule())
 }
