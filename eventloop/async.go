@@ -42,7 +42,9 @@ func Async[T any](l *Loop, d time.Duration, start func(ctx context.Context, comp
 		if completed.Swap(true) {
 			return
 		}
-		defer o.finish(nil) // this call is deferred, so that it is made even if a function that discards the value panics
+		// finish delivers the result. It is deferred, because a function that discards the value
+		// may panic.
+		defer o.finish(nil)
 		o.result, o.err = v, err
 		o.settle()
 	}

@@ -29,7 +29,7 @@ func (t *counter) done() {
 	t.decrement()
 }
 
-// decrement is the method done for a caller that holds t.mu.
+// decrement does what done does, for a caller that holds t.mu.
 func (t *counter) decrement() {
 	if t.n--; t.n == 0 && t.zero != nil {
 		close(t.zero)

@@ -37,8 +37,8 @@ func callerOfNew() string {
 	return fmt.Sprintf("%s:%d", filepath.Base(file), line)
 }
 
-// drop makes the loop stop once it has nothing to do. The runtime calls it when the Loop is
-// unreachable.
+// drop makes the loop stop once it has nothing to do. The runtime calls it when the program has no
+// reference to the Loop left.
 func (l *loop) drop() {
 	l.box.dropped.Store(true)
 	if l.state() == Idle { // the loop was never started, so no goroutine of the loop can stop it
@@ -47,9 +47,9 @@ func (l *loop) drop() {
 	l.box.wake()
 }
 
-// stopIfDropped stops the loop if its Loop is unreachable and no timer is pending. Queued callbacks do
-// not keep the loop from stopping: they run after the stop, too. The loop's goroutine calls
-// stopIfDropped each time before it takes callbacks from the inbox.
+// stopIfDropped stops the loop if the program has no reference to its Loop left and no timer is
+// pending. Queued callbacks do not keep the loop from stopping: they run after the stop, too. The
+// loop's goroutine calls stopIfDropped each time before it takes callbacks from the inbox.
 func (l *loop) stopIfDropped() {
 	if !l.box.dropped.Load() || l.timers.pending() > 0 {
 		return

@@ -32,13 +32,13 @@ import (
 // to the call, with one producer and with two.
 type inbox struct {
 	state   atomic.Int32 // the state of the loop, a value of type State
-	dropped atomic.Bool  // whether the Loop is unreachable; see drop
+	dropped atomic.Bool  // whether the program has no reference to the Loop left; see drop
 
 	refused         atomic.Uint64 // the number of refused callbacks
 	refusedStopping atomic.Uint64 // the number of refused callbacks that were posted while Stopping
 	refusedStopped  atomic.Uint64 // the number of refused callbacks that were posted when Stopped
 	refusedFull     atomic.Uint64 // the number of refused callbacks for which there was no room
-	timed           bool          // whether chunks have the time at which they were begun
+	timed           bool          // whether the time of each chunk's first callback is recorded
 	limit           uint64        // the greatest number of callbacks that are accepted and have not finished; 0 for no limit
 
 	mu            sync.Mutex
@@ -163,8 +163,8 @@ func (b *inbox) postWaiting(f func()) (w *waiter[func()], ok bool) {
 	return w, true
 }
 
-// leave removes w and counts its callback as refused, or returns false if the callback has been
-// queued.
+// leave ends the wait of w, which postWaiting has returned, and counts its callback as refused. It
+// returns false if the callback has been queued.
 func (b *inbox) leave(w *waiter[func()]) bool {
 	b.mu.Lock()
 	left := b.waiters.remove(w)

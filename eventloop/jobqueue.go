@@ -7,8 +7,8 @@ import "sync"
 // empty.
 type jobQueue struct {
 	first, last *jobChunk
-	head        int // the index, in the chunk first, of the first job
-	tail        int // the number of jobs that were stored in the chunk last
+	head        int // the index of the first job of the queue, in the chunk first
+	tail        int // the number of places in the chunk last that have been used
 }
 
 // A jobChunk takes two kilobytes.

@@ -41,7 +41,7 @@ type loop struct {
 	options
 
 	scope    *ctxshutdown.Swansong
-	offloads *ctxshutdown.Swansong // a scope below scope, so that reports list offloads separately
+	offloads *ctxshutdown.Swansong // a child of scope, so that reports list offloads separately
 	handles  *ctxshutdown.Swansong
 	trace    tracer
 	guard    *ctxshutdown.Guard // released once the loop is Stopped, its timers are cancelled and its shutdown handle is triggered
@@ -106,7 +106,7 @@ func New(ctx context.Context, opts ...Option) *Loop {
 func (l *loop) describe(guards int) ctxkey.Work {
 	own := int(l.moreGuards.Load())
 	if l.state() != Stopped {
-		own++ // the loop still holds l.guard
+		own++ // until then the loop holds l.guard
 	}
 	c := l.counts()
 	if c.In != "" {

@@ -51,8 +51,9 @@ func OffloadTimeout[T any](l *Loop, p *Pool, d time.Duration, work func(ctx cont
 	return err
 }
 
-// mustOffload panics if an argument of the function with the given name is invalid. It is called
-// before a completion is promised, because the loop would wait for that completion after the panic.
+// mustOffload panics if an argument of Offload, OffloadTimeout or Async is invalid; name is the name
+// of that function. It is called before a completion is promised, because the loop would wait for
+// that completion after the panic.
 func mustOffload(name string, l *Loop, functions bool) {
 	mustFunc(functions, name)
 	if l == nil {
@@ -102,7 +103,7 @@ type offload[T any] struct {
 	// Only the goroutine that has the result uses the fields below: the worker, or the first call of
 	// complete.
 	begun   bool // whether the work was called
-	decided bool // whether the field first has been set
+	decided bool // whether settle has set the field first
 	first   bool // whether the work returned or panicked before the context ended
 	result  T
 	err     error
@@ -126,7 +127,8 @@ func (o *offload[T]) run(work func(ctx context.Context) (T, error)) {
 }
 
 // settle decides whether the result is delivered, and discards its value if not. The functions that
-// discard it belong to the user, so settle runs where a panic of work would be handled.
+// discard it belong to the user and may panic. So settle is called where a panic of the work would
+// be handled, too.
 func (o *offload[T]) settle() {
 	o.decided, o.first = true, !o.settled.Swap(true)
 	if !o.begun || o.first || o.err != nil {

@@ -79,7 +79,7 @@ func (l *loop) crash(err *PanicError) {
 	l.crashing = true
 	c := l.counts()
 	if err.In == "callback" {
-		c.Queued-- // the callback that has panicked is not lost
+		c.Queued-- // the callback that has panicked was not lost: it has begun
 	}
 	fmt.Fprintf(os.Stderr, "eventloop: panic in a %s of the event loop %q; callbacks not run: %d, timers not fired: %d, offloads not finished: %d\n",
 		err.In, l.name, c.Queued, c.Timers, c.Offloads)
@@ -123,7 +123,7 @@ func (l *loop) callPanicHandler(err *PanicError) (resume bool) {
 			l.stats.panics.Add(1)
 			l.recordFailure(newPanicError("panic handler", recover()))
 			l.abort(err)
-			resume = true // the loop has been stopped already
+			resume = true // the loop has been stopped above, so the caller need not do it
 		}
 	}()
 	resume = l.onPanic(err)

@@ -87,7 +87,8 @@ type completion interface {
 	// acceptsPanic is called if the job has panicked or called runtime.Goexit. It reports whether the
 	// completion will receive that as its error. If not, no other code receives it.
 	acceptsPanic() bool
-	// finish is the last call, with the panic of the job, or with nil if there was none.
+	// finish is the pool's last call for the job. It passes the panic of the job, or nil if there
+	// was none.
 	finish(*PanicError)
 }
 
@@ -182,7 +183,7 @@ func (p *Pool) guardTraced(j job) bool {
 	}
 	guard, ok := p.scope.TryGuard()
 	if ok {
-		p.trace.Name(guard, j.more.site) // this goroutine may not be the one that has called Submit, see fillRoom
+		p.trace.Name(guard, j.more.site) // not the line that called fillRoom on another goroutine
 		j.more.guard = guard
 	}
 	return ok

@@ -35,7 +35,7 @@ func (l *Loop) PostWait(ctx context.Context, f func()) error {
 	}
 	err := w.await(ctx, l.scope.Done(), ErrStopped)
 	if err != nil && !l.box.leave(w) {
-		return nil // f was accepted before leave could remove it
+		return nil // f was queued when there was room, before leave removed it
 	}
 	return err
 }
@@ -68,7 +68,7 @@ func (p *Pool) SubmitWait(ctx context.Context, f func()) error {
 	p.jobs.mu.Lock()
 	defer p.jobs.mu.Unlock()
 	if !p.waiters.remove(w) {
-		return nil // the job was accepted before it could be removed
+		return nil // the job was queued when there was room, before it could be removed
 	}
 	return err
 }
@@ -95,7 +95,7 @@ func (l *waitList[T]) next() {
 	*l = slices.Delete(*l, 0, 1)
 }
 
-// remove reports whether w was still waiting.
+// remove removes the entry w and returns true. It returns false if w was queued or removed before.
 func (l *waitList[T]) remove(w *waiter[T]) bool {
 	i := slices.Index(*l, w)
 	if i >= 0 {

@@ -76,7 +76,8 @@ func (t *Timer) Stop() bool {
 	return stopped
 }
 
-// remove reports whether the timer was pending.
+// remove takes the timer t out of the pending timers and returns true. It returns false if t is not
+// pending.
 func (ts *timers) remove(t *Timer) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

@@ -87,8 +87,8 @@ func describedScope(ctx context.Context, name string, describe func(guards int) 
 	return s
 }
 
-// countedAs returns a function for describedScope, for a scope in which each guard is one thing
-// with the given name.
+// countedAs returns the function describe for [describedScope]. It says that each guard of the
+// scope is one thing with the given noun, such as "handle".
 func countedAs(noun string) func(guards int) ctxkey.Work {
 	return func(guards int) ctxkey.Work { return ctxkey.Work{Noun: noun, Count: guards} }
 }
