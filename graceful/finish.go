@@ -120,8 +120,8 @@ func inTime(f func(cancelled <-chan struct{})) {
 const maxStacks = 50
 
 // userStacks returns the stacks of all goroutines that run a function that the program has passed
-// to a package of this module, such as f. Which of these goroutines hold guards is known only in
-// traced scopes.
+// to a package of this module, such as f, the function given to Run. Which of these goroutines hold
+// guards is known only in traced scopes.
 func userStacks() string {
 	var b strings.Builder
 	found := 0

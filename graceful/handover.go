@@ -2,16 +2,17 @@ package graceful
 
 import "sync/atomic"
 
-// A handover passes the error of f to Run, unless Run has stopped waiting for f. Without the
-// handover, f could panic between the last time that Run checks for a panic and the return of Run;
-// then neither goroutine would raise that panic. An atomic swap decides whether f ends first or Run
-// stops waiting first.
+// A handover passes the error of f, the function given to Run, to the goroutine of Run, unless Run
+// has stopped waiting for f. Without the handover, f could panic between the last time that Run
+// checks for a panic and the return of Run; then neither goroutine would raise that panic. An
+// atomic swap decides whether f ends first or Run stops waiting first.
 type handover struct {
-	result chan error // has room for one error
+	result chan error // buffered, so that give does not block
 	closed atomic.Bool
 }
 
-// give passes the error of f to Run. It returns false if Run no longer waits for f.
+// give passes the error of f, the function given to Run, to Run. It returns false if Run no longer
+// waits for f.
 func (h *handover) give(err error) bool {
 	if h.closed.Swap(true) {
 		return false

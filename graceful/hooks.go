@@ -43,7 +43,7 @@ type hooks struct {
 
 	mu     sync.Mutex
 	errors []error
-	closed bool // Run no longer reads the errors
+	closed bool // close was called, so Run does not return later errors
 }
 
 func (h *hooks) add(err error) {

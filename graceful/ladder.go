@@ -73,7 +73,7 @@ type eventKind int
 const (
 	asked      eventKind = iota // the context given to Run has ended, or no process reads the output any more
 	signalled                   // a signal was received
-	returned                    // f has returned
+	returned                    // f, the function given to Run, has returned
 	stopped                     // the root scope was shut down by other code
 	forced                      // the root scope was forced by other code
 	hooksDone                   // the pre-stop hooks have returned or used up their time
@@ -100,7 +100,7 @@ const (
 	abandon                   // record the guards that are still held, for the AbandonedError
 )
 
-// step processes an event and returns the actions that the caller must execute, in this order.
+// step processes an event and returns the actions that the caller must execute, one after another.
 func (l *ladder) step(e event) []action {
 	switch e.kind {
 	case signalled:
@@ -127,7 +127,8 @@ func (l *ladder) step(e event) []action {
 			return l.advance(e)
 		}
 	case drained:
-		if l.Rung == Soft || l.Rung == Hard { // until Soft, f holds a guard, so the scope cannot drain before that phase
+		// Before Soft, the scope cannot drain: the function given to Run holds a guard until then.
+		if l.Rung == Soft || l.Rung == Hard {
 			if l.Rung == Hard {
 				l.outcome = cutShort
 			}

@@ -69,8 +69,8 @@ func (p *Process) warnOfUnusedListeners() {
 	}
 }
 
-// The function matches reports whether Listen(network, address) returns the inherited listener with
-// the address has.
+// The function matches reports whether Listen(network, address) returns an inherited listener whose
+// address is has.
 func matches(has net.Addr, network, address string) bool {
 	switch has := has.(type) {
 	case *net.TCPAddr:
@@ -105,7 +105,7 @@ func readInherited() (found []net.Listener, err error) {
 			continue
 		}
 		if unix, ok := ln.(*net.UnixListener); ok {
-			unix.SetUnlinkOnClose(false) // the process that created the file of the socket removes it
+			unix.SetUnlinkOnClose(false) // only the process that created the file of the socket removes it
 		}
 		found = append(found, ln)
 	}

@@ -19,7 +19,8 @@ const (
 	abandoned                // guards were still held when Run returned
 )
 
-// ErrReturned is the cause of a stop that happened because f returned without an error.
+// ErrReturned is the cause of a stop that happened because f, the function given to [Run], returned
+// without an error.
 var ErrReturned = errors.New("graceful: the function given to Run has returned")
 
 // A SignalError is the cause of a stop that a signal requested.
@@ -33,7 +34,7 @@ func (e *SignalError) Error() string { return fmt.Sprintf("graceful: %v signal r
 // Cause is the reason: a [*SignalError], an expired phase, or the cause passed to Force.
 type ForcedError struct {
 	*ctxshutdown.DrainError
-	Err error // the errors of f and of the hooks, or nil
+	Err error // the errors of the function given to Run and of the hooks, or nil
 }
 
 // Error names the guards that were held when Work was cancelled.
@@ -46,11 +47,12 @@ func (e *ForcedError) Unwrap() []error { return joinErrors(e.DrainError, e.Err) 
 
 // An AbandonedError reports that guards were still held when the last phase ended or the last
 // signal came. The goroutines that hold these guards may still be running; the guard of the scope
-// "main" belongs to f. If no scope is traced, Stacks has the stacks of all goroutines that run a
-// function that the program has passed to this module, such as f, a handler, a job or a callback.
+// "main" belongs to f, the function given to [Run]. If no scope is traced, Stacks has the stacks of
+// all goroutines that run a function that the program has passed to this module, such as f, a
+// handler, a job or a callback.
 type AbandonedError struct {
 	*ctxshutdown.DrainError
-	Err error // the errors of f and of the hooks that have returned, or nil
+	Err error // the errors of the function given to Run and of the hooks that have returned, or nil
 }
 
 // Error names the guards that are still held.

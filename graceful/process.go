@@ -26,9 +26,9 @@ type Process struct {
 	watchers        []*watcher
 	blockers        *ctxshutdown.GuardReport // the guards that were held before the latest change to Hard or Exit
 	callbackPanic   *PanicError              // the first panic of a callback
-	panicTaken      bool                     // Run no longer reads callbackPanic
+	panicTaken      bool                     // takePanic was called, so Run does not raise a later panic
 	loopPanics      []*PanicError            // the panics that have stopped an event loop or a pool
-	loopPanicsTaken bool                     // Run no longer reads loopPanics
+	loopPanicsTaken bool                     // takeLoopPanics was called, so Run does not return a later panic
 	logged          []<-chan struct{}        // for each panic that Run logs at once, a channel that is closed when it has been logged
 }
 

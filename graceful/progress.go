@@ -194,7 +194,9 @@ func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds())
 func cut(s string, width int) string {
 	const ellipsis = "…"
 	var b strings.Builder
-	used, fits := 0, 0 // used: the columns used so far; fits: the number of bytes after which an ellipsis still fits
+	// used is the number of columns of the text so far. fits is the number of bytes of the part
+	// after which an ellipsis still fits.
+	used, fits := 0, 0
 	for _, r := range s {
 		if !unicode.IsPrint(r) {
 			r = '?'

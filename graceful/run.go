@@ -79,7 +79,7 @@ type run struct {
 	f           func(s *ctxshutdown.Swansong) error
 	handover    handover
 	result      <-chan error // receives the error of f; nil once the error has been received
-	failure     error        // the error of f, valid once result is nil
+	failure     error        // the error that f returned, valid once result is nil
 	main        *ctxshutdown.Swansong
 	releaseMain chan struct{} // closed when the goroutine of f no longer has to hold its guard of the scope "main"
 	hooks       hooks
@@ -114,7 +114,7 @@ func (r *run) drain(ctx context.Context) error {
 		// the hooks.
 		complete := isClosed(in.complete)
 		if complete {
-			<-r.scope.Work().Done() // the cause of Work tells whether the scope was forced
+			<-r.scope.Work().Done() // when Work has ended, its cause tells whether the scope was forced
 		}
 		if now.Rung < Hard {
 			if f := r.forced(); f.cause != nil {
@@ -236,7 +236,7 @@ func (r *run) handle(e event) {
 	var held *ctxshutdown.DrainError
 	if actions := next.step(e); slices.Contains(actions, force) || slices.Contains(actions, abandon) {
 		if held = blockers(r.scope.Completion(), next.Why); held == nil && e.kind != forced {
-			return // the scope has just completed, which is the next event
+			return // the scope has become complete, which is the next event that Run handles
 		}
 	}
 	if next.Rung > Serving {
