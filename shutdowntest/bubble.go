@@ -31,7 +31,10 @@ import (
 type run struct {
 	scenario func(t *testing.T, s *ctxshutdown.Swansong) func()
 	within   time.Duration
-	stopAt   int // the scope is stopped at the moment with this number, counted from 1; see Run. 0: it is not stopped at a moment
+	// The scope is stopped at the moment with this number, counted from 1: a moment is the time
+	// before or after an operation on a guard. If the number is 0, the scope is not stopped at a
+	// moment.
+	stopAt int
 
 	scope *ctxshutdown.Swansong
 
@@ -153,7 +156,8 @@ func (r *run) bubble(t *testing.T) {
 	switch {
 	case !ends(returned):
 		r.fail(t, "the scenario has not returned")
-	// Ask for the completion again, because the scenario may have acquired a guard after the stop.
+	// Ask for the completion again: if the scenario has acquired a guard after the stop, the scope
+	// has a new completion, which waits for that guard.
 	case !ends(r.scope.Completion().Done()):
 		r.fail(t, "not drained")
 	case check != nil:
