@@ -160,7 +160,7 @@ var wantPattern = regexp.MustCompile("`([^`]*)`")
 func (r report) checkFixes(t *testing.T) {
 	t.Helper()
 	type edit struct {
-		from, to int // offsets
+		from, to int // offsets in the file
 		text     string
 	}
 	edits := map[string][]edit{}

@@ -86,7 +86,7 @@ func requestReport(t *testing.T, server string) {
 	t.Cleanup(func() { <-done })
 	go func() {
 		defer close(done)
-		if response, err := client.Do(r); err == nil { // the drain of "three times" cuts the report off
+		if response, err := client.Do(r); err == nil { // in the case "three times", the drain is cut short and Do fails
 			response.Body.Close()
 		}
 	}()

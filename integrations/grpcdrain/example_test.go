@@ -54,7 +54,7 @@ func ExampleMessages() {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()
 	type summary struct{ messages int }
-	upload := func(stream interface { // such as pb.Service_UploadServer
+	upload := func(stream interface { // the type that grpc generates, such as pb.Service_UploadServer
 		Context() context.Context
 		Recv() (string, error)
 		SendAndClose(summary) error

@@ -456,7 +456,7 @@ func TestHealth_IsNotServingFromLameDuckOn(t *testing.T) {
 	testkit.Equal(t, "Run", mustGet(t, "Run returns", end), nil)
 }
 
-func TestServe_RejectsServerWithoutInterceptors(t *testing.T) {
+func TestServe_DrainsServerWithoutInterceptors(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	srv := grpc.NewServer()
 	entered := make(chan struct{})
@@ -546,7 +546,7 @@ func TestServe_ReturnsWhenListenerFails(t *testing.T) {
 	mustGet(t, "the call", entered)
 	ln.err = errFailed
 	close(ln.fail)
-	ln.Close() // makes Accept return
+	ln.Close() // makes Accept return the error
 	testkit.ErrorIs(t, "Serve", mustGet(t, "Serve returns", served), errFailed)
 	close(goOn)
 	testkit.Equal(t, "the client got", mustGet(t, "answer", got), nil)

@@ -46,7 +46,7 @@ func ExampleListenAndServe() {
 	go func() {
 		served <- http3drain.ListenAndServe(s, srv, http3drain.WithName("quic"), http3drain.KeepInLameDuck())
 	}()
-	for s.GuardCount() == 0 { // waits until the server has begun
+	for s.GuardCount() == 0 { // wait until the server has begun
 	}
 	fmt.Println(s.GuardReport())
 	s.ShutdownCause(errors.New("a new version"))
@@ -62,7 +62,7 @@ func ExampleWithName() {
 	srv := &http3.Server{Addr: "127.0.0.1:0", TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate()}}}
 	served := make(chan error, 1)
 	go func() { served <- http3drain.ListenAndServe(s, srv, http3drain.WithName("quic")) }()
-	for s.GuardCount() == 0 { // waits until the server has begun
+	for s.GuardCount() == 0 { // wait until the server has begun
 	}
 	fmt.Println(s.GuardReport())
 	s.Shutdown()

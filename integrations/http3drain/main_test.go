@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) {
 	os.Unsetenv("CTXSHUTDOWN_TRACE")
-	certificate() // makes the certificate before a test makes a bubble
+	certificate() // make the certificate now, and not in the bubble of the first test that needs it
 	goleak.VerifyTestMain(m)
 }
 

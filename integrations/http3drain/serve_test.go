@@ -301,7 +301,7 @@ func TestServe_DrainsWhenHandlerStopsScope(t *testing.T) {
 
 // A client that has read its response and closes its connection ends the linger for that response.
 // No goroutine of the server remains.
-func TestServe_EndsWhenClientCloses(t *testing.T) {
+func TestServe_EndsLingerWhenClientClosesConnection(t *testing.T) {
 	inBubble(t, newServer(ok), func(v *service) {
 		p := v.peer()
 		p.receives(p.send("/"), "ok")
@@ -350,7 +350,7 @@ func TestServe_RequestContextDerivesFromWork(t *testing.T) {
 }
 
 // The context of a request ends when its client disconnects.
-func TestServe_ContextEndsWithConnection(t *testing.T) {
+func TestServe_RequestContextEndsWhenClientDisconnects(t *testing.T) {
 	var contexts chan context.Context
 	srv := newServer(func(w http.ResponseWriter, r *http.Request) {
 		contexts <- r.Context()
