@@ -136,7 +136,7 @@ func TestCanaryCheck_CommandWithoutAnswerFailsRollAtProgressDeadline(t *testing.
 	next.Roll.Check.Command, next.Roll.Check.Timeout = []string{program}, 10*time.Millisecond
 	next.Roll.ProgressDeadline = 2 * time.Second // long enough for the canary to start, which counts, too
 	over := begin(h, next)
-	h.until("the command takes too long", step("canary", "and is repeated: "+program+": it took longer than 10ms"))
+	h.until("the command takes too long", step("canary", "and is repeated: "+program+": the check took longer than 10ms"))
 	if err := os.Remove(program); err != nil {
 		t.Fatal(err)
 	}

@@ -203,7 +203,8 @@ func (g *group) health() Health {
 	if !h.Stopping {
 		return h
 	}
-	for other := range g.manager.dependents(g.name) { // the controller of g is not locked here: isEmpty and dependents lock other groups
+	// The controller of g is not locked here, because isEmpty and dependents lock other groups.
+	for other := range g.manager.dependents(g.name) {
 		if !other.isEmpty() {
 			h.StopsAfter = append(h.StopsAfter, other.name)
 		}
@@ -233,7 +234,9 @@ func (g controlled) Start(id string, revision int, cfg spec.Group) (controller.P
 func (g controlled) Adopt(found *statefile.Process, cfg spec.Group) (controller.Process, bool) {
 	p := process.New(g.shared, found.ID, found.Revision, cfg)
 	p.Restore(found, time.Now())
-	p.LearnAdoptedSecrets() // before announce publishes why an upgrade has failed, because that text can contain secrets
+	// The secrets must be known before announce publishes why an upgrade has failed, because that
+	// text can contain some of them.
+	p.LearnAdoptedSecrets()
 	return p, g.launch(p)
 }
 
@@ -250,7 +253,8 @@ func (g controlled) launch(p *process.Process) bool {
 }
 
 func (g controlled) Stop(p controller.Process, reason string) {
-	g.manager.host.Gate.Enter() // no upgrade begins before the process has recorded the order
+	// No upgrade begins before the process has recorded the order.
+	g.manager.host.Gate.Enter()
 	go func() {
 		defer g.manager.host.Gate.Leave()
 		p.(*process.Process).Stop(reason, 0)
@@ -267,7 +271,7 @@ func (g controlled) Check(k canary.Check, done func(failed string, err error)) (
 	k.In = g.manager.host.Containment
 	ended, cancel := context.WithCancel(context.Background())
 	started := g.scope.Go(func(ctx context.Context) {
-		ctx, stop := context.WithTimeoutCause(ctx, k.Timeout, fmt.Errorf("it took longer than %v", k.Timeout))
+		ctx, stop := context.WithTimeoutCause(ctx, k.Timeout, fmt.Errorf("the check took longer than %v", k.Timeout))
 		defer stop()
 		defer context.AfterFunc(ended, stop)()
 		failed, err := k.Run(ctx)
