@@ -60,7 +60,9 @@ func (l adminLauncher) CheckGroup(name string) error {
 func (l adminLauncher) Process(id string) (*pb.ProcessStatus, error) {
 	st, err := l.manager.Process(id)
 	out := wireStatus(st)
-	out.Report = st.Report // only for a single process: with the reports, a status of all processes would become too large
+	// Only the status of a single process has its report: with all reports, a status of all
+	// processes would become too large.
+	out.Report = st.Report
 	return out, err
 }
 

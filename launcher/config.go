@@ -144,8 +144,8 @@ type GroupConfig struct {
 	LivenessFailures   int           `yaml:"liveness.failure_threshold"`       // consecutive failed checks after which a process is replaced; default 3
 
 	StartupProbe   Probe `yaml:"startupProbe"`   // the other probes begin when the startup probe has succeeded; if it fails, the process counts as failed
-	ReadinessProbe Probe `yaml:"readinessProbe"` // while it fails, the process is WARMING: it gets no requests and does not count as ready
-	LivenessProbe  Probe `yaml:"livenessProbe"`  // if it fails, the process is stopped and counts as failed
+	ReadinessProbe Probe `yaml:"readinessProbe"` // while this probe fails, the process is WARMING: it gets no requests and does not count as ready
+	LivenessProbe  Probe `yaml:"livenessProbe"`  // if this probe fails, the process is stopped and counts as failed
 
 	// Watchdog, unless 0, is how long a ready process may be silent before it counts as failed. It
 	// sends WATCHDOG=1 (sd_notify(3)), and finds the limit in WATCHDOG_USEC. For Auto and Notify.
@@ -242,7 +242,7 @@ type RestartConfig struct {
 type RollConfig struct {
 	Canary     int           `yaml:"canary.instances"` // how many processes are replaced first; 0, or at least Desired: no canaries
 	CanaryWait time.Duration `yaml:"canary.wait"`      // how long the canaries must stay available before the others follow; default 1 min
-	Check      CanaryCheck   `yaml:"canary.check"`     // what judges the canaries meanwhile; zero: only whether they stay available
+	Check      CanaryCheck   `yaml:"canary.check"`     // what judges the canaries during CanaryWait; zero: they only have to stay available
 
 	// ProgressDeadline is how long a roll may make no progress before that counts as a failure.
 	// Back-off and CanaryWait do not count. Default 10 min, negative: no deadline.
@@ -344,7 +344,7 @@ type Listen struct {
 // Launchers can share a Dir if no two of their groups have the same name. Otherwise each would
 // remove the other's files.
 type LogConfig struct {
-	Path     string // one file for all processes; relative to the launcher's working directory, as Dir is
+	Path     string // one file for all processes; Path and Dir can be relative to the launcher's working directory
 	Dir      string `yaml:"dir"`                    // one file for each process, named after its id, with the extension .log
 	MaxSize  int64  `yaml:"max_size" form:"bytes"`  // bytes after which a file is rotated; default 10 MiB
 	MaxFiles int    `yaml:"max_files" form:"files"` // number of rotated files to keep: Path.1, Path.2 and so on; default 4, negative: none

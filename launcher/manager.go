@@ -104,8 +104,8 @@ func (m *Manager) serve(guard *ctxshutdown.Guard) {
 	m.scope.Shutdown() // the scope may still be running, if only its groups were stopped
 }
 
-// release releases what Start has acquired. If goesBack is set, it leaves in place what belongs to
-// the program that has handed over, which goes on.
+// release releases what Start has acquired. If goesBack is set, the program that has handed over
+// will run again, and release leaves in place what belongs to it.
 func (m *Manager) release(goesBack bool) {
 	m.host.Logs.Close()
 	m.host.Guardian.Dismiss()

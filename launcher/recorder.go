@@ -17,24 +17,30 @@ import (
 // depends on that, the writer of the file and the guardian.
 type recorder struct {
 	manager   *Manager
-	untouched bool // the state file is that of an earlier launcher; this launcher has not written one yet
+	untouched bool // this launcher has not written the state file yet: the file is still that of an earlier launcher
 
-	mu        sync.Mutex
-	expected  *statefile.State // written until the guardian runs: the earlier launcher's state, with the containment and the guardian that this launcher is about to create; then nil
-	guardians []proc.Adoptable // guardians of earlier launchers that have not been ended
+	mu sync.Mutex
+	// The state that is written until the guardian runs, and then nil: the state of the earlier
+	// launcher, with the containment (a cgroup, or a mark in the environment) and the guardian that
+	// this launcher is about to create.
+	expected  *statefile.State
+	guardians []proc.Adoptable // guardians (see Config.Guardian) of earlier launchers that have not been ended
 }
 
 // start writes the state file and starts the guardian. It does that before any process is started,
-// so that the next launcher finds everything that this one has started. The containment is recorded
-// before it is created, together with the state of the earlier launcher, which is still unchanged.
-// In an upgrade, the containment is that of the other program.
+// so that the next launcher finds everything that this one has started. The containment of the
+// processes (a cgroup, or a mark in their environment) is recorded before it is created, together
+// with the state of the earlier launcher, which is still unchanged. In an upgrade, the containment
+// is that of the other program.
 func (r *recorder) start(before statefile.State, upgraded bool) error {
 	m := r.manager
 	m.host.Containment = proc.NewContainment()
 	written := before
 	if upgraded {
 		m.host.Containment = before.Containment
-		written, _ = statefile.Read(statefile.Path(m.host.Dir)) // as the file is, because the other program may not have been able to write its last state
+		// The file itself is read, because the other program may not have been able to write its
+		// last state.
+		written, _ = statefile.Read(statefile.Path(m.host.Dir))
 	}
 	r.untouched = before.Groups != nil
 	own, expected := guardian.NewContainment(), before
@@ -48,7 +54,7 @@ func (r *recorder) start(before statefile.State, upgraded bool) error {
 			m.publish(Event{Kind: AllClear, Message: "the state file can be written again; the next launcher can adopt all kept processes"})
 			return
 		}
-		m.publish(Event{Kind: Alarm, Message: "the state file cannot be written, so the next launcher will miss changes; it is retried: " + err.Error()})
+		m.publish(Event{Kind: Alarm, Message: "the state file cannot be written, so the next launcher will miss changes; the write is retried: " + err.Error()})
 	})
 	// A full disk only causes an alarm, and no error: the groups must start nevertheless.
 	stopped := func(err error) error {
@@ -68,7 +74,9 @@ func (r *recorder) start(before statefile.State, upgraded bool) error {
 	r.mu.Lock()
 	r.expected = nil
 	r.mu.Unlock()
-	if unwritten == nil { // otherwise a disk that hangs would block a second time
+	// After a write that has failed there is no second one, because a disk that hangs would block
+	// it, too.
+	if unwritten == nil {
 		if err := stopped(m.host.StateFile.Flush(m.scope.Done())); err != nil {
 			return err
 		}
@@ -77,7 +85,8 @@ func (r *recorder) start(before statefile.State, upgraded bool) error {
 	return nil
 }
 
-// startGuardian starts the guardian in a containment of its own, if one is configured.
+// startGuardian starts the guardian (see Config.Guardian), if one is configured, in the containment
+// own (a cgroup, or a mark in its environment).
 func (r *recorder) startGuardian(own proc.Containment) (err error) {
 	m := r.manager
 	if len(m.cfg.Guardian) == 0 {
@@ -126,7 +135,8 @@ func (r *recorder) state() statefile.State {
 	return s
 }
 
-// unrecorded returns the containments of the processes to be kept that are not in the state file.
+// unrecorded returns the containments (cgroups, or marks in the environment) of the processes to be
+// kept that are not in the state file.
 func (r *recorder) unrecorded() (all []proc.Containment) {
 	for _, p := range r.manager.allProcesses() {
 		if p.IsUnrecorded() {

@@ -170,9 +170,10 @@ func (c Config) has(group string) bool {
 	return slices.ContainsFunc(c.Groups, func(g GroupConfig) bool { return g.Name == group })
 }
 
-// apply begins to apply next and returns a function that waits for the rest. The caller holds r.mu.
-// All groups that stay are locked from the last check of what they are doing until they have been
-// changed, so that an order for one of them comes either before the check or after the change.
+// apply begins to apply next and returns a function that waits until all groups have followed. The
+// caller holds r.mu. All groups that stay are locked from the last check of what they are doing
+// until they have been changed, so that an order for one of them comes either before the check or
+// after the change.
 func (r *reloader) apply(next Config, reason string, changes []string) (wait func(ctx context.Context) error, err error) {
 	m := r.manager
 	m.host.Gate.Enter()

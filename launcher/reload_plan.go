@@ -20,7 +20,7 @@ type reloadPlan struct {
 
 	order                      []string
 	existing                   []change // changes of groups that stay
-	unchanged, changed, rolled []change // the changes in existing, sorted by classify
+	unchanged, changed, rolled []change // the changes in existing, sorted by what has to be done; see classify
 	removed                    []*group
 
 	addedConfigs []spec.Group
@@ -49,7 +49,9 @@ func (r *reloader) plan(next Config) (_ *reloadPlan, err error) {
 		}
 	}
 	unlock := p.lock()
-	err = p.classify() // classify now, before anything is claimed, and once more later
+	// This finds most of what is refused before anything is claimed. The groups are not locked
+	// after it, so apply calls classify again.
+	err = p.classify()
 	unlock()
 	if err != nil {
 		return nil, err
@@ -64,7 +66,8 @@ func (r *reloader) plan(next Config) (_ *reloadPlan, err error) {
 			p.removed = append(p.removed, g)
 		}
 	}
-	if err := p.claim(); err != nil { // claim last, because other processes can see what is claimed
+	// Claim last, because other processes can see listeners and files that are claimed.
+	if err := p.claim(); err != nil {
 		p.abandon()
 		return nil, err
 	}
@@ -268,7 +271,9 @@ func (r *reloader) forget(g *group) {
 	<-g.emptied
 	m.listenersOf(g.name).Shutdown()
 	<-g.scope.Completion().Done()
-	for _, st := range ask(g, (*controller.Controller).Ended) { // the next group of this name uses the same ids
+	// The ended processes are forgotten now, because the next group of this name uses their ids
+	// again.
+	for _, st := range ask(g, (*controller.Controller).Ended) {
 		m.forgetProcess(st.ID)
 	}
 	m.host.Deadline.Forget(g.scope)

@@ -34,7 +34,9 @@ func (s *start) succeed(groups []spec.Group) (err error) {
 	}
 	keeps := slices.ContainsFunc(groups, func(g spec.Group) bool { return g.OnLauncherDeath == Keep })
 	if s.before, s.damaged, err = guardian.EndPrevious(s.host.Dir, keeps); s.damaged != "" {
-		listeners.RemoveAllStale(groups) // the names of the sockets that are in use were only in the damaged file
+		// Which socket files the earlier launcher has left was only in the damaged file. So the
+		// file of each configured socket is removed if no process listens on it.
+		listeners.RemoveAllStale(groups)
 	}
 	return err
 }

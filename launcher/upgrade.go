@@ -87,7 +87,9 @@ func (u *upgrader) upgrade(ctx context.Context, program, reason, id string, dry 
 		return fail(err)
 	}
 	defer m.host.Gate.Open()
-	signals := upgrade.CatchSignals() // before the last check whether the launcher stops, so that no signal is lost after it
+	// Signals are caught before the last check whether the launcher stops, so that none is lost
+	// after it.
+	signals := upgrade.CatchSignals()
 	defer signals.Stop()
 	open, resume, err := u.suspend()
 	defer resume()
@@ -102,7 +104,9 @@ func (u *upgrader) upgrade(ctx context.Context, program, reason, id string, dry 
 	if err := m.host.Logs.Flush(); err != nil {
 		return fail(err)
 	}
-	m.host.StateFile.Flush(ctx.Done()) // for the next launcher, if the new program is killed at once; if the file cannot be written, an alarm has reported that
+	// The next launcher needs the state file if the new program is killed at once. If the file
+	// cannot be written, an alarm has reported that.
+	m.host.StateFile.Flush(ctx.Done())
 	if m.groupsScope.Err() != nil {
 		return fail(context.Cause(m.groupsScope))
 	}
