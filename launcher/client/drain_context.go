@@ -34,8 +34,8 @@ func (c *ShutdownCoordinator) setDeadline(t time.Time) {
 	}
 }
 
-// Deadline returns the time at which, by its last message to the process, the launcher ends the
-// process, or the deadline of the parent if that is earlier.
+// Deadline returns the time at which the launcher will end the process, as the process was told
+// last, or the deadline of the parent if that is earlier.
 func (d drainContext) Deadline() (time.Time, bool) {
 	d.coordinator.mu.Lock()
 	defer d.coordinator.mu.Unlock()

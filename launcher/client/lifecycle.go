@@ -353,7 +353,8 @@ func (l *Lifecycle) close() {
 	signal.Stop(l.signals)
 	close(l.signals)
 	close(l.closing)
-	<-l.refreshed // refreshReadiness can add to pushes until it has returned
+	// Until refreshReadiness has returned, it can start further notifications of the launcher.
+	<-l.refreshed
 	l.pushes.Wait()
 	if l.server != nil {
 		stop(l.server)

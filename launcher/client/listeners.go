@@ -50,7 +50,9 @@ func Listeners() ([]Listener, error) {
 			return nil, fmt.Errorf("client: file descriptor %d, one of %d in LISTEN_FDS, is not a listener: %w", firstFD+i, n, err)
 		}
 		if unix, ok := ln.(*net.UnixListener); ok {
-			unix.SetUnlinkOnClose(false) // the process that created the file of the socket removes it
+			// Closing ln does not remove the socket file: the process that created the file does
+			// that.
+			unix.SetUnlinkOnClose(false)
 		}
 		l := Listener{Listener: ln}
 		if i < len(name) {

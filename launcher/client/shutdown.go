@@ -317,7 +317,8 @@ func (c *ShutdownCoordinator) status() *pb.ShutdownStatus {
 	}
 	if left := time.Until(c.moreTimeUntil); left > 0 && c.state != pb.ShutdownStatus_SHUTDOWN_COMPLETE {
 		st.NeedMoreTime, st.AdditionalSeconds, st.AdditionalMs = true, seconds(left), millis(left)
-		// The launcher grants the request when it reads this answer.
+		// The launcher grants the requested time when it reads this answer, so the deadline moves
+		// now.
 		if until := minTime(c.moreTimeUntil, c.latest); until.After(c.deadline) {
 			c.setDeadline(until)
 		}
