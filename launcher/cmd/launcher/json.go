@@ -55,13 +55,13 @@ func printLine(w io.Writer, v any) {
 	e.Encode(v)
 }
 
-// longNumber matches the only number of 64 bits that is printed. protojson prints it as a string,
-// because JavaScript would round large ones; a number of bytes stays far below that.
+// longNumber matches the only 64-bit number in the output. protojson prints such a number as a
+// string, because JavaScript would round large ones; this number of bytes stays far below that.
 var longNumber = regexp.MustCompile(`("bufferedBytes":\s*)"(\d+)"`)
 
-// unspecified matches a key whose value is an enum that is not set, such as the state that a
-// process has left in an event that is no transition. Another key always follows. In a text, a
-// quote would have a backslash before it.
+// unspecified matches a key whose value is an enum that is not set, such as the previous state in
+// an event that is no transition. The comma is part of the match, because another key always
+// follows. The pattern cannot match inside of a text, where each quote has a backslash before it.
 var unspecified = regexp.MustCompile(`"\w+":\s*"[A-Z_]+_UNSPECIFIED",\s*`)
 
 // printJSON prints a message with its empty fields, so that a script finds every key in every

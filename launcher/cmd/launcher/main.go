@@ -62,7 +62,9 @@ func main() {
 func execute(cmd *cobra.Command) {
 	err := cmd.ExecuteContext(context.Background())
 	if err != nil {
-		err = upgrade.GoBack(err) // in an upgrade, this goes back if the program has failed before it called launcher.Start
+		// If this program has taken over in an upgrade, and failed before it called launcher.Start,
+		// GoBack executes the earlier program again.
+		err = upgrade.GoBack(err)
 	}
 	printed().end(err)
 	os.Exit(exitCode(err))

@@ -75,7 +75,7 @@ func (o *orders) give(cmd *cobra.Command, at *place, names []string, prepare fun
 	})
 	for i := range results {
 		if isUnanswered(errs[i]) {
-			results[i].Error = err.Error() // the message that ask has made of the error
+			results[i].Error = err.Error() // err is the message for the user that ask has made of the error
 		}
 	}
 	o.print(cmd.OutOrStdout(), results)
@@ -236,8 +236,8 @@ func scaleCommand(at *place) *cobra.Command {
 				if n > spec.MaxProcesses {
 					return fmt.Errorf("launcher: %s is too many processes for a group; the most are %d", arg, spec.MaxProcesses)
 				}
-				// Two orders for one group would be given at the same time, and either could be the
-				// last.
+				// Two numbers for one group are refused: both orders would be given at the same
+				// time, and either could be the last.
 				if _, twice := numbers[name]; twice {
 					return fmt.Errorf("launcher: scale has two numbers for %q", name)
 				}

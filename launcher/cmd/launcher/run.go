@@ -260,7 +260,9 @@ func serve(s *ctxshutdown.Swansong, m *launcher.Manager, out io.Writer, whenDone
 		return nil
 	}
 	if whenDone {
-		s.Go(func(context.Context) { becomeReady() }) // Finished returns the error of a group that was given up
+		// The result of becomeReady is not used: Finished returns the error of a group that was
+		// given up.
+		s.Go(func(context.Context) { becomeReady() })
 		return m.Finished(s)
 	}
 	if err := becomeReady(); err != nil {
@@ -312,7 +314,8 @@ func reloadOnHangup(s *ctxshutdown.Swansong, m *launcher.Manager, logger *slog.L
 // is the only place in which a user learns of them.
 func reloadFile(ctx context.Context, m *launcher.Manager, logger *slog.Logger) {
 	changes, err := m.Reread(ctx, false, "SIGHUP")
-	for errors.Is(err, launcher.ErrReloading) { // another reload is running, which can have read an older version of the file
+	// The other reload can have read an older version of the file, so this one is repeated.
+	for errors.Is(err, launcher.ErrReloading) {
 		if !ctxshutdown.Sleep(ctx, 10*time.Millisecond) {
 			return
 		}

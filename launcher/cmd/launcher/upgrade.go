@@ -66,10 +66,11 @@ func upgradeCommand(at *place) *cobra.Command {
 			in.Id = rand.Text()
 			return ask(cmd, at, true, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
 				out, err := to.Upgrade(ctx, in)
-				// The connection ends when the new program is executed.
+				// When the new program is executed, the connection ends, and the call fails with
+				// Unavailable.
 				//
-				// An error with "while dialing" comes before that: there was no launcher to connect
-				// to.
+				// If the error contains "while dialing", no connection was made, because no
+				// launcher runs.
 				if status.Code(err) == codes.Unavailable && !strings.Contains(status.Convert(err).Message(), "while dialing") {
 					out, err = confirm(ctx, to, in.GetId())
 				}
