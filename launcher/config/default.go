@@ -12,7 +12,7 @@ func prepare(v any) {
 	switch v := v.(type) {
 	case *Group:
 		*v = Group{GroupConfig: launcher.DefaultGroup(), Export: Export{Port: 50051, ServicePort: 8080}}
-		v.MinHealthy = nil // depends on other keys
+		v.MinHealthy = nil // the default depends on other keys; see derive
 	case *launcher.Hook:
 		v.Timeout = spec.DefaultHookTimeout
 	case *launcher.Listen:

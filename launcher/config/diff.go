@@ -101,7 +101,7 @@ func Diff(now, next *Config) []Change {
 					effect = Upgrades // the guardian gets the listeners of kept groups only when it starts
 				}
 				if firstPort && strings.Contains(n.raw, spec.PortPlaceholder) {
-					effect = Rolls // the instances that run have no port
+					effect = Rolls // the running instances were started without a port
 				}
 				all = append(all, Change{group, key, o.seen, n.seen, effect})
 			}

@@ -94,7 +94,8 @@ type display struct {
 // in one group must be hidden in the others, too.
 func (c *Config) displayed() display {
 	names := mask.NewNames(c.Secret.Names)
-	secrets := slices.Concat(c.Secret.Values, names.Env(os.Environ())) // the file can have values of the environment, by ${NAME}
+	// A value in the file can come from the environment, by ${NAME}.
+	secrets := slices.Concat(c.Secret.Values, names.Env(os.Environ()))
 	for k := range c.Groups {
 		g := c.Groups[k].launcher()
 		secrets = slices.Concat(secrets, names.Env(g.Env), names.Args(g.Command), names.Args(g.Roll.Check.Command))

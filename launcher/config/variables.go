@@ -76,7 +76,8 @@ func expand(text string, lookUp func(string) (string, bool)) (_, rule string) {
 	}
 }
 
-// cutBrace cuts the text at the brace that closes it. Variables in it have braces of their own.
+// cutBrace cuts a text, which follows a ${, at the brace that closes that variable. Variables
+// inside of it have braces of their own.
 //
 // A doubled $ stands for the character $. So the brace in $${ opens no variable, and needs none to
 // close it.
