@@ -122,7 +122,9 @@ func run(args []string, stderr io.Writer) int {
 	if err != nil {
 		fmt.Fprintln(stderr, "keyvalue-runner:", err)
 	}
-	life.Close() // after the store is closed, because until then the launcher may ask what blocks the shutdown
+	// The client closes only after the store: until then the launcher may ask what blocks the
+	// shutdown.
+	life.Close()
 	return client.ExitCode(err)
 }
 
@@ -140,7 +142,7 @@ func (r *runner) start() error {
 	r.life.Readiness.Set(client.Warming, "reading "+r.open.path)
 	keys := st.warm(r.scope)
 	if r.scope.Err() != nil {
-		return nil // the successor accepts the waiting connections
+		return nil // the next instance accepts the waiting connections
 	}
 	r.warmed.Store(true)
 	listeners, err := r.listeners()
@@ -151,7 +153,8 @@ func (r *runner) start() error {
 	r.served = make(chan error, len(listeners))
 	srv := &http.Server{Handler: handler(st), ReadHeaderTimeout: 10 * time.Second}
 	for _, ln := range listeners {
-		// A client may take a second between an answer and its next request on the same connection.
+		// A client may take a second between an answer and its next request on the same connection,
+		// so a quiet connection stays open for that time.
 		go func() { r.served <- httpdrain.Serve(r.scope, srv, ln, httpdrain.WithLinger(time.Second, time.Second)) }()
 	}
 	r.life.Readiness.Set(client.Ready, fmt.Sprintf("keys: %d", keys))
@@ -187,7 +190,8 @@ func (r *runner) listeners() ([]net.Listener, error) {
 
 // drain answers the requests that have begun, writes the asynchronous writes, and closes the file.
 func (r *runner) drain(ctx context.Context) error {
-	request, _ := r.life.Shutdown.Request(client.Request{}) // returns the request that came first, because only that one counts
+	// Request returns the request that came first, because only that one counts.
+	request, _ := r.life.Shutdown.Request(client.Request{})
 	r.deadline = request.Received.Add(request.Grace)
 	err := r.scope.Shutdown().Wait(ctx)
 	if err != nil {

@@ -180,7 +180,9 @@ func (s *store) run() {
 		for more := true; more; {
 			var err error
 			if more, err = s.commit(); err != nil {
-				break // put has returned the error to its caller; asynchronous writes are tried again at the next tick
+				// put has returned the error to its caller. The asynchronous writes stay in the
+				// queue and are tried again at the next tick.
+				break
 			}
 			select {
 			case <-s.closing:
