@@ -149,7 +149,7 @@ func (g group) service() string {
 // make others wait for more than the start of the program.
 func (u *unit) setType(g group) {
 	switch {
-	case g.Job: // units after it wait until it has completed
+	case g.Job: // units ordered after a oneshot unit wait until its process has ended
 		u.set("Type", "oneshot")
 	case g.Protocol == launcher.GRPC:
 		u.set("Type", "notify")
