@@ -20,7 +20,8 @@ func (g Group) RollConfig(desired int) roll.Config {
 		OnFailure: map[RollFailure]roll.OnFailure{Pause: roll.Pause, Rollback: roll.Rollback, Continue: roll.Continue}[g.Roll.OnFailure],
 	}
 	if c.MaxSurge == 0 {
-		c.MinHealthy = max(0, min(c.MinHealthy, desired-1)) // desired can be smaller than g.Desired
+		// desired can be smaller than g.Desired, with which MinHealthy was checked.
+		c.MinHealthy = max(0, min(c.MinHealthy, desired-1))
 	}
 	if g.Roll.Retry != Manual {
 		c.Retries = g.Roll.Retries
