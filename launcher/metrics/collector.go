@@ -23,7 +23,7 @@ func New(m *launcher.Manager) (prometheus.Collector, error) {
 // A collector has no state of its own: each scrape asks the Manager, which counts from its start.
 type collector struct{ manager *launcher.Manager }
 
-// prefix begins the names of all metrics.
+// prefix is the beginning of the names of all metrics.
 const prefix = "swansong_launcher_"
 
 // described contains the descriptions of all metrics, in the order of their declaration. It is
