@@ -20,7 +20,7 @@ type Address struct {
 	path   string     // the path of a unix socket
 	name   string     // a host name that has not been resolved
 	port   uint16     // the port of a TCP address
-	ip     netip.Addr // invalid if the listener is on every address, or if name is set: then the IP address is not known yet
+	ip     netip.Addr // the zero Addr if the listener is on every address or name is set
 	v4, v6 bool       // the families, IPv4 and IPv6, that the address occupies; if name is set, those that it may occupy
 }
 
@@ -95,7 +95,8 @@ func of(network string, tcp *net.TCPAddr) Address {
 // AnyPort reports whether a is a TCP address with port 0.
 func (a Address) AnyPort() bool { return a.path == "" && a.port == 0 }
 
-// Same reports whether a and b mean the same address. If so, a listener on a can serve for b.
+// Same reports whether a and b mean the same address. If so, a listener on a can be used where one
+// on b is wanted.
 func (a Address) Same(b Address) bool { return a == b && a.Overlaps(b) }
 
 // Overlaps reports whether a and b exclude each other, so that only one of them can be listened on.
@@ -108,7 +109,9 @@ func (a Address) Overlaps(b Address) bool {
 	case a.port == 0 || a.port != b.port:
 		return false
 	case a.name != "" && b.name != "":
-		return a.name == b.name && a.v4 == b.v4 // if the host has an IPv4 address, each of the two names means that address
+		// A name means the IPv4 address of the host, if it has one, with "tcp" as well as with
+		// "tcp4".
+		return a.name == b.name && a.v4 == b.v4
 	case a.name != "":
 		return b.covers(a)
 	case b.name != "":
