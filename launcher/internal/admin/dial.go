@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Dial returns a client of the launcher that has this directory; see launcher.Dial.
+// Dial returns a client of the launcher whose state directory is dir; see launcher.Dial.
 func Dial(dir string) (pb.LauncherAdminInterfaceClient, *grpc.ClientConn, error) {
 	return newClient("unix:"+statefile.SocketIn(dir), peer.CredentialsIn(dir))
 }

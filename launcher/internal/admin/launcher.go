@@ -23,8 +23,8 @@ type Launcher interface {
 
 	// StopProcess stops a process and does not wait for its end. If grace is 0, the process has the
 	// configured grace period. The order holds even if the client that gave it disconnects, so
-	// StopProcess takes no context. Nor do Roll and OrderGroup: only the functions that they return
-	// take one, for the wait.
+	// StopProcess takes no context. Roll and OrderGroup take none either; the functions that they
+	// return take a context, which ends only the wait.
 	StopProcess(id, reason string, grace time.Duration, noReplacement bool) error
 
 	// CheckGroup returns an error if there is no such group.
@@ -60,17 +60,20 @@ type Launcher interface {
 	// or, if both names are empty, all processes.
 	DryRun(ctx context.Context, id, group string) ([]*pb.DryRun, error)
 
-	// Notifier returns the process with this id, which receives its notifications.
+	// Notifier returns the process with this id, as the receiver of the notifications that the
+	// process sends.
 	Notifier(id string) (Process, error)
 
-	// Upgrade executes another program in the place of this one, which takes over. It returns only
-	// if that fails, or if dry is true: then it only asks the program whether it could take over, and
-	// returns the path of the program and the number of processes.
+	// Upgrade executes another program in the place of the running launcher. The other program
+	// takes over the processes. Upgrade returns only if that fails, or if dry is true: then it only
+	// asks the other program whether it could take over, and returns the path of that program and
+	// the number of processes.
 	Upgrade(ctx context.Context, program, reason, id string, dry bool) (path string, processes int, err error)
 
-	// Upgraded returns the path of this program and the number of processes that it has taken over
-	// in the upgrade with this id. If the upgrade failed after the handover, so that the earlier
-	// program was executed again, failed says why. known is false if there was no such upgrade.
+	// Upgraded returns the path of the running program and the number of processes that it has
+	// taken over in the upgrade with this id. If the upgrade failed after the handover, so that the
+	// earlier program was executed again, failed says why. known is false if there was no such
+	// upgrade.
 	Upgraded(id string) (program string, processes int, failed string, known bool)
 
 	// IsNotFound reports whether err says that there is no such process or group. That error is a
@@ -92,6 +95,6 @@ type Process interface {
 	Ready(message string) bool
 	ShutdownComplete(message, drainError string) bool
 
-	// Serving records the port at which the process serves the protocol over TCP.
+	// Serving records the TCP port at which the process serves the lifecycle protocol.
 	Serving(ctx context.Context, port int32) error
 }

@@ -68,8 +68,9 @@ func (n *notifications) caller(ctx context.Context, id string) (Process, error) 
 	if !ok || !p.HasPID(info.PID) {
 		return nil, status.Errorf(codes.PermissionDenied, "pid %d may not notify for process %q", info.PID, id)
 	}
-	// A process of another user could have connected, passed the connection on, and ended. By now,
-	// its pid may be that of a process of a third user.
+	// The pid alone proves nothing. A process of the allowed user could have connected, passed the
+	// connection to other code, and ended. Then the kernel may have given its pid to a process of
+	// another user.
 	if n.only != nil && p.UID() != *n.only {
 		return nil, status.Errorf(codes.PermissionDenied, "process %q does not run as the user with uid %d", id, *n.only)
 	}

@@ -29,7 +29,7 @@ const (
 )
 
 // answerTimeout bounds the calls that are under way when the server is stopped. By then all groups
-// have ended, so an order that waited for that has its result and only has to be sent.
+// have ended. So the result of every order is known, and only the answer has to be sent.
 const answerTimeout = 250 * time.Millisecond
 
 // A Server serves on the listeners that were opened before Serve.
@@ -56,10 +56,11 @@ type listening struct {
 func New(launcher Launcher) *Server { return &Server{launcher: launcher} }
 
 // ListenUnix listens on a unix socket, for operators and processes. Only processes of the same user
-// and of root can connect, so there are no limits as for TCP. If inherited is not nil, it is the
-// socket, which listens already. Then an upgrade has handed it over, and connections that clients
-// have made meanwhile wait on it. The server uses a duplicate; inherited stays the caller's to
-// close.
+// and of root can connect, so there are no limits as for TCP.
+//
+// If inherited is not nil, the server uses a duplicate of this socket instead of a new one: an
+// upgrade has handed it over. It has been listening all the time, so connections that clients have
+// made during the upgrade wait to be accepted. The caller has to close inherited.
 func (s *Server) ListenUnix(path string, inherited *os.File) (err error) {
 	var ln net.Listener
 	if inherited != nil {
@@ -97,9 +98,9 @@ func (s *Server) ListenTCP(address string, id *mtls.Identity) error {
 }
 
 // ServeUser listens on a unix socket for notifications of processes that run as another user, and
-// serves until Stop or Close. Only this user can connect, and has no access to the calls of
-// operators. The directory of the socket must belong to the launcher's user. ServeUser does nothing
-// if the socket is served already.
+// serves until Stop or Close. Only processes of this user can connect, and they cannot make the
+// calls of operators. The directory of the socket must belong to the launcher's user. ServeUser
+// does nothing if the socket is served already.
 func (s *Server) ServeUser(path string, as *proc.User) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,8 +183,9 @@ func (s *Server) Close() {
 }
 
 // each calls f for all listeners concurrently, and returns when all calls have returned. Serve and
-// Stop both call it, and a call from Serve lasts until Stop. They hold no lock, because the list of
-// listeners does not change after the first Serve.
+// Stop both call each, and the call from Serve returns only when Stop is called. So neither of them
+// holds a lock. They need none, because the list of listeners does not change after the first
+// Serve.
 func (s *Server) each(f func(listening)) {
 	var calls sync.WaitGroup
 	for _, l := range s.all {

@@ -66,7 +66,7 @@ func (s *service) StopProcess(ctx context.Context, in *pb.StopProcessRequest) (*
 			d.AsDuration(), maxGrace)
 	}
 	id := in.GetProcessId()
-	// The error is ignored here, because StopProcess returns the same one below.
+	// If there is no such process, StopProcess returns the same error.
 	before, _ := s.launcher.Process(id)
 	if err := s.launcher.StopProcess(id, reasonOf(ctx, in.GetReason()), in.GetGracePeriod().AsDuration(), in.GetNoReplacement()); err != nil {
 		return nil, s.wireError(err)
@@ -81,7 +81,7 @@ func (s *service) StopProcess(ctx context.Context, in *pb.StopProcessRequest) (*
 	message, outcome := "stopping", lifecycle.Outcome(st.GetOutcome()).String()
 	switch {
 	case lifecycle.State(before.GetState()).Ended():
-		message = "it had already ended: " + outcome
+		message = "the process had already ended: " + outcome
 	case lifecycle.State(st.GetState()).Ended():
 		message = outcome
 	}
@@ -91,7 +91,7 @@ func (s *service) StopProcess(ctx context.Context, in *pb.StopProcessRequest) (*
 // RestartGroup begins, resumes or rolls back a roll. With wait it returns when the roll has ended
 // or paused, with the error of a roll that has failed.
 //
-// A call that ends while it waits ends only the wait; see [Launcher].
+// If the client cancels the call during the wait, the roll continues; see [Launcher].
 func (s *service) RestartGroup(ctx context.Context, in *pb.RestartGroupRequest) (*pb.RestartGroupResponse, error) {
 	if err := s.launcher.CheckGroup(in.GetGroup()); err != nil {
 		return nil, s.wireError(err)
@@ -224,8 +224,9 @@ func (s *service) ReadLogs(in *pb.ReadLogsRequest, to grpc.ServerStreamingServer
 	}
 }
 
-// GetProcessStatus returns the status of one process, with the report that it has sent before its
-// deadline. GetGroupHealth leaves the reports out, because they can be large.
+// GetProcessStatus returns the status of one process. It includes the report of what its drain
+// waits for, which the launcher requests shortly before the deadline of a stop. GetGroupHealth
+// leaves the reports out, because they can be large.
 func (s *service) GetProcessStatus(_ context.Context, in *pb.GetProcessStatusRequest) (*pb.ProcessStatus, error) {
 	st, err := s.launcher.Process(in.GetProcessId())
 	if err != nil {
@@ -273,12 +274,15 @@ func (s *service) WatchEvents(in *pb.WatchEventsRequest, to grpc.ServerStreaming
 		}
 		missed = 0
 	}
-	return status.FromContextError(to.Context().Err()).Err() // the error is nil if the launcher has ended
+	// The watch ends with the call or with the launcher. If the launcher has ended, Err returns
+	// nil.
+	return status.FromContextError(to.Context().Err()).Err()
 }
 
-// Upgrade serves both calls of an upgrade. If the first succeeds, it never returns, because the
-// connection ends when the new program is executed; only a dry run returns. So the client then
-// calls again with confirm and the same id, and the new program answers.
+// Upgrade serves both calls that a client makes for an upgrade. The first one executes the new
+// program, which ends the connection, so the client gets an answer only if that fails or if the
+// call is a dry run. Then the client calls again with confirm and the same id, and the new program
+// answers.
 func (s *service) Upgrade(ctx context.Context, in *pb.UpgradeRequest) (*pb.UpgradeResponse, error) {
 	if !in.GetConfirm() {
 		// An upgrade that has begun continues if the client disconnects.
@@ -291,7 +295,7 @@ func (s *service) Upgrade(ctx context.Context, in *pb.UpgradeRequest) (*pb.Upgra
 	program, n, failed, known := s.launcher.Upgraded(in.GetId())
 	switch {
 	case !known:
-		return nil, status.Error(codes.NotFound, "launcher: the upgrade was not carried out")
+		return nil, status.Errorf(codes.NotFound, "launcher: this launcher has not taken over in the upgrade with the id %q; its log may say why", in.GetId())
 	case failed != "":
 		return nil, status.Errorf(codes.FailedPrecondition, "launcher: not upgraded: the other program has taken over, and has failed: %s; the earlier one goes on", failed)
 	}
