@@ -61,12 +61,12 @@ func CallContext(ctx context.Context, name string, f func(context.Context) error
 	return err
 }
 
-// callError calls f and returns its error. If f or the Error method of its error panics, p and err
-// are that panic.
+// callError calls f and returns its error. If f panics, or the Error method of the error that f
+// returns, callError returns a [*PanicError] as both p and err.
 func callError(name string, f func() error) (p *PanicError, err error) {
 	p = Call(name, func() {
 		if err = f(); err != nil {
-			err = errors.New(err.Error()) // calls err.Error here, because a panic in it is recovered here
+			err = errors.New(err.Error()) // call Error while Call recovers panics, and keep only the text
 		}
 	})
 	if p != nil {

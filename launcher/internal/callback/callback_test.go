@@ -21,7 +21,7 @@ type errorThatPanics struct{}
 
 func (errorThatPanics) Error() string { panic(errInjected) }
 
-func TestCall_ReturnsPanic(t *testing.T) {
+func TestCall_ReturnsPanicOrGoexitAsError(t *testing.T) {
 	for name, c := range map[string]struct {
 		f    func()
 		want any // the value of the panic; nil if no panic is expected
@@ -45,7 +45,7 @@ func TestCall_ReturnsPanic(t *testing.T) {
 	}
 }
 
-func TestCallContext_ReturnsErrorsAndPanics(t *testing.T) {
+func TestCallContext_ReturnsErrorOrPanicOfFunction(t *testing.T) {
 	late := func(p *callback.PanicError) { t.Errorf("%v was reported as late", p) }
 	for want, f := range map[string]func(context.Context) error{
 		"injected":             func(context.Context) error { return errInjected },
@@ -84,7 +84,7 @@ type writerFunc func([]byte) (int, error)
 
 func (w writerFunc) Write(b []byte) (int, error) { return w(b) }
 
-func TestWriter_ReturnsPanic(t *testing.T) {
+func TestWriter_ReturnsPanicInWriteAsError(t *testing.T) {
 	w := callback.Writer("Output", writerFunc(func([]byte) (int, error) { panic(errInjected) }))
 	n, err := w.Write([]byte("text"))
 	if n != 0 || err == nil || err.Error() != "panic in Output.Write: injected" || callback.StackOf(err) == "" {
