@@ -40,9 +40,9 @@ func (k Check) Run(ctx context.Context) (failed string, err error) {
 	return k.execute(ctx)
 }
 
-// execute runs the command, which passes the canaries by an exit code of 0. The ids of the canaries
-// are in its environment, separated by spaces. A command that cannot be started is an error: it
-// says nothing about the canaries.
+// execute runs the command of the check. The canaries pass if the exit code is 0. The environment
+// of the command contains the ids of the canaries, separated by spaces. If the command cannot be
+// started, execute returns an error, because nothing is known about the canaries.
 func (k Check) execute(ctx context.Context) (failed string, err error) {
 	env := append(spawn.InheritedEnv(os.Environ()), "SWANSONG_PROCESS_GROUP="+k.Group, fmt.Sprintf("SWANSONG_REVISION=%d", k.Revision),
 		"SWANSONG_CANARIES="+strings.Join(k.Canaries, " "))
