@@ -16,13 +16,13 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/userdir"
 )
 
-// LookUp returns the user as which the processes of a group run, nil for the launcher's own user,
-// and the environment variables of that user. It returns an error, too, if this program may not
-// start processes as that user. If there is an error, field is the name of the setting that causes
-// it.
+// LookUp returns the user that the processes of a group run as, and the environment variables of
+// that user. The user is nil if it is the launcher's own. LookUp also returns an error if this
+// program may not start processes as that user. If there is an error, field is the name of the
+// setting that causes it.
 //
-// A launcher that already runs as the configured user sets nothing, so an ordinary user can use a
-// file that names that user.
+// If the configured user is the one that the launcher runs as, LookUp needs no privilege and
+// returns a nil user. So an ordinary user can use a configuration file that names that user.
 //
 // It is called for each process that is started, and not once: users and their groups can change
 // while the launcher runs. The error has no prefix, because the check of the configuration adds the
@@ -54,14 +54,14 @@ func LookUp(g spec.Group) (as *proc.User, env []string, field string, err error)
 	return as, env, "", nil
 }
 
-// lookUpUser sets the ids in as: that of the user, and those of the groups of the user.
+// lookUpUser sets the fields of as to the id of the user and to the ids of the user's groups.
 //
-// The user is looked up by name, then by number. A number without a user is allowed, as in
-// containers, where often no user has a name; then the group must be configured, because there is
-// no entry to take it from.
+// The user is looked up by name, then by number. A number that no user of the machine has is
+// allowed, because in containers often no user has a name. Then the group must be configured,
+// because there is no entry of a user that says what the group is.
 //
-// It returns HOME, USER and LOGNAME, or nothing for a number without a user. PATH stays that of the
-// launcher.
+// It returns the variables HOME, USER and LOGNAME, or none for a number that no user has. The
+// processes have the PATH of the launcher.
 func lookUpUser(g spec.Group, as *proc.User) (env []string, err error) {
 	u, err := user.Lookup(g.User)
 	if err != nil {
@@ -89,7 +89,8 @@ func lookUpUser(g spec.Group, as *proc.User) (env []string, err error) {
 		return nil, fmt.Errorf("the groups of the user %q are not known: %w", g.User, err)
 	}
 	for _, text := range others {
-		// The ids of groups are texts in package os/user, since other systems have other ids.
+		// Package os/user returns ids of groups as strings, because some systems have ids that are
+		// not numbers.
 		if id, err := strconv.ParseUint(text, 10, 32); err == nil {
 			as.Groups = append(as.Groups, uint32(id))
 		}
@@ -161,15 +162,17 @@ func Check(g spec.Group, dir string, hasHelper bool) (field string, err error) {
 	return "", nil
 }
 
-// Limits returns the limits in the form of package proc.
+// Limits converts limits of a configuration to limits of package proc.
 func Limits(l spec.Limits) proc.Limits { return proc.Limits{Memory: l.Memory, CPUs: l.CPUs} }
 
-// EnvRlimits is the variable that tells a Helper the limits to set, as in
-// nofile=1024:4096,core=0:0: the name, the soft and the hard limit. Unlimited is written as its
-// number, which is RLIM_INFINITY on Linux, so neither side has to translate it.
+// EnvRlimits is the environment variable with the limits that a Helper sets. A Helper is the
+// program that launcher.Config.Helper names: it starts as the process, sets the limits, and then
+// executes the program of the group. A value is like nofile=1024:4096,core=0:0, with the name, the
+// soft and the hard limit. An unlimited one has the number RLIM_INFINITY of Linux, so that neither
+// the launcher nor the Helper has to convert it.
 const EnvRlimits = "SWANSONG_RLIMITS"
 
-// Env returns the variable for the Helper, and whether there are limits for it to set.
+// Env returns the variable [EnvRlimits] with its value, and whether there are limits to set.
 func Env(limits []spec.Rlimit) (variable string, ok bool) {
 	var parts []string
 	for _, r := range limits {
@@ -178,15 +181,13 @@ func Env(limits []spec.Rlimit) (variable string, ok bool) {
 	return EnvRlimits + "=" + strings.Join(parts, ","), len(parts) > 0
 }
 
-// Apply sets the limits that the variable names, and removes the variable. A Helper calls it.
-//
-// It runs in the process that becomes the program, after it was started as the Helper and before it
-// executes the program: limits that a process sets hold for the program that it executes. The
-// limits must not stay in the environment of the program.
+// Apply sets the limits in the variable [EnvRlimits], and removes the variable, so that the program
+// of the group does not inherit it. The Helper calls Apply before it executes that program in its
+// own process: limits that a process sets also hold for a program that it executes.
 //
 // The launcher could set the limits of a process from outside (prlimit), but only after the program
-// has started: its first instructions would run without them. A limit that cannot be set is an
-// error: the Helper then does not execute the program.
+// has started: its first instructions would run without them. If a limit cannot be set, Apply
+// returns an error, and the Helper does not execute the program.
 func Apply() error {
 	text := os.Getenv(EnvRlimits)
 	os.Unsetenv(EnvRlimits)
@@ -197,7 +198,7 @@ func Apply() error {
 		name, values, _ := strings.Cut(part, "=")
 		r := spec.Rlimit{Name: name}
 		if _, err := fmt.Sscanf(values, "%d:%d", &r.Soft, &r.Hard); err != nil {
-			return fmt.Errorf("launcher: %s has %q: %w", EnvRlimits, part, err)
+			return fmt.Errorf("launcher: the environment variable %s has the part %q, which is not like name=soft:hard: %w", EnvRlimits, part, err)
 		}
 		if err := setRlimit(r); err != nil {
 			return fmt.Errorf("launcher: cannot set the limit %s: %w", part, err)

@@ -22,8 +22,8 @@ var resources = map[string]int{
 // configuration calls checkRlimit, so that the configuration is refused. Otherwise the processes
 // would fail at each start.
 //
-// The limit is also refused if the launcher is root and could raise it: which user the Helper runs
-// as is not known here.
+// The limit is also refused if the launcher runs as root and could raise it. The limits are set
+// later, in a process that may run as another user, and checkRlimit does not know that user.
 func checkRlimit(r spec.Rlimit) error {
 	var own unix.Rlimit
 	if err := unix.Getrlimit(resources[r.Name], &own); err != nil {
@@ -43,9 +43,9 @@ func setRlimit(r spec.Rlimit) error {
 // isPrivileged reports whether this program can start processes as another user, and send them
 // signals.
 //
-// It reads the effective capabilities: a user id other than 0 can have the three (systemd sets
-// AmbientCapabilities), and root in a container can lack them. The numbers are bits of
-// linux/capability.h.
+// It checks for the effective capabilities CAP_KILL, CAP_SETGID and CAP_SETUID and not for user id
+// 0: systemd can give capabilities to any user (AmbientCapabilities), and root in a container can
+// lack them. The constants are the numbers of their bits in linux/capability.h.
 func isPrivileged() bool {
 	const kill, setGID, setUID = 5, 6, 7
 	text, err := os.ReadFile("/proc/self/status")
