@@ -19,8 +19,8 @@ import (
 // under the same configuration, as recognized by its digest.
 //
 // The revisions keep their numbers, so that processes whose configuration is unchanged are not
-// replaced. If no recorded process and not the group itself had the present configuration, that
-// becomes a new revision, with a number higher than all.
+// replaced. If neither the group nor a recorded process had the present configuration, that becomes
+// a new revision, with a higher number than all others.
 func (c *Controller) Restore(r statefile.Group) {
 	if r.Revision == 0 {
 		return
@@ -34,7 +34,7 @@ func (c *Controller) Restore(r statefile.Group) {
 		if r.Config.OnLauncherDeath == spec.Keep && r.Digest == d { // processes that finished under the same configuration are not run again
 			short.Finished, short.Failed = r.Finished, r.FinishedFailed
 		}
-		if len(r.Processes) > 0 || short.Finished > 0 { // without processes, kept or finished, the group begins anew
+		if len(r.Processes) > 0 || short.Finished > 0 { // a group without kept or finished processes gets the number in its configuration
 			short.ScaledDown = r.ScaledDown
 		}
 	}
@@ -54,7 +54,7 @@ func (c *Controller) Restore(r statefile.Group) {
 	c.revisions = revision.Set{Current: number, ByNumber: map[int]*revision.Revision{number: wanted}}
 	for _, p := range r.Processes {
 		if p.Revision != number {
-			// The revision is listed, so that its number is not used again.
+			// List the revision of the process, so that no new revision gets its number.
 			c.revisions.ByNumber[p.Revision] = &revision.Revision{Config: p.Config}
 		}
 	}
@@ -62,8 +62,10 @@ func (c *Controller) Restore(r statefile.Group) {
 
 // Adopt adopts the processes that an earlier launcher has kept.
 //
-// A process with another configuration than the present one keeps its own until it is replaced,
-// except for the pre-stop hooks. What an upgrade has handed over is complete, and is used as it is.
+// A process that was started with another configuration than the present one keeps that
+// configuration until it is replaced, except for the pre-stop hooks, which are the present ones:
+// the state file has none. A configuration that an upgrade has handed over is complete, so the
+// process keeps all of it.
 func (c *Controller) Adopt() {
 	for _, found := range c.unadopted {
 		cfg := *c.Config()
@@ -87,9 +89,10 @@ func (c *Controller) Adopt() {
 	}
 }
 
-// ReplaceAdopted begins to replace the adopted processes that have another configuration. That roll
-// cannot be rolled back, because the state file does not have what they were started with. Jobs run
-// to their end with the configuration that they have.
+// ReplaceAdopted begins a roll that replaces the adopted processes with another configuration than
+// the present one. The roll cannot be rolled back, because the state file does not have the whole
+// configuration that those processes were started with. The processes of a job are not replaced:
+// they run to their end with the configuration that they have.
 func (c *Controller) ReplaceAdopted() {
 	if c.roll != nil { // an order for a roll came first, and that roll replaces the adopted processes, too
 		return
@@ -104,7 +107,8 @@ func (c *Controller) ReplaceAdopted() {
 	c.host.Publish(events.Event{Kind: events.RollBegun, Message: fmt.Sprintf("to revision %d: %s", c.roll.To, c.roll.Reason)})
 }
 
-// State returns what the state file has about the group, which listens on the sockets.
+// State returns the part of the state file about the group. The parameter sockets has the sockets
+// on which the group listens.
 //
 // The caller has locked the Controller.
 func (c *Controller) State(sockets []statefile.Socket) statefile.Group {
@@ -114,8 +118,8 @@ func (c *Controller) State(sockets []statefile.Socket) statefile.Group {
 	for _, i := range c.instances.sorted() {
 		p := i.Record()
 		p.NotReplaced = i.noReplacement
-		// This process is counted as finished because it is unhealthy, but its stop has not begun.
-		// The next launcher adopts it and counts it itself.
+		// A process that is unhealthy and is not replaced counts as finished even before its stop
+		// begins. Do not count it here: the next launcher adopts the process, and counts it then.
 		if p.StopAt == 0 && i.finishedIn == c.revisions.Current {
 			r.Finished, r.FinishedFailed = max(0, r.Finished-1), max(0, r.FinishedFailed-1)
 		}

@@ -20,8 +20,8 @@ type canaryChecks struct {
 	noAnswer string    // why the last check gave no answer; empty if it gave one
 }
 
-// checkCanaries starts a check of the canaries when one is due. It calls again with the time of the
-// next one.
+// checkCanaries starts a check of the canaries if one is due. If none is due yet, it calls the
+// function again with the time at which the next one is.
 //
 // It is called whenever the group decides what to do next. The first check is due an interval after
 // the canaries are available. Near the end of the wait a check is brought forward: the roll goes on
@@ -54,11 +54,9 @@ func (c *Controller) checkCanaries(now time.Time, again func(time.Time)) {
 	c.startCheck(cfg, now)
 }
 
-// startCheck starts a check. Its result counts unless the checks have ended meanwhile, because the
+// startCheck starts a check. When the check has ended, the Host locks the Controller and calls the
+// function with the result. The function ignores the result if c.checks has changed since then: the
 // roll has gone on, was rolled back, or was superseded.
-//
-// The Host calls the function with the result, with the Controller locked. The function ignores the
-// result if c.checks are no longer those of which the check was one.
 func (c *Controller) startCheck(cfg spec.CanaryCheck, now time.Time) {
 	k := canary.Check{CanaryCheck: cfg, Group: c.name, Revision: c.roll.To}
 	for _, i := range c.instances.sorted() {

@@ -39,9 +39,9 @@ type Host interface {
 	Forget(id string)
 	// Record has the state file written, because what it has to say of the group has changed.
 	Record()
-	// Check begins a check of the canaries, which cancel ends. When the check has ended, Check
-	// locks the Controller and calls done with what has failed, empty if nothing has, or with an
-	// error if there is no answer.
+	// Check begins a check of the canaries. The function cancel ends the check early. When the
+	// check has ended, the Host locks the Controller and calls done: with why the canaries have
+	// failed, with "" if they have passed, or with an error if the check gave no answer.
 	Check(k canary.Check, done func(failed string, err error)) (cancel func())
 }
 
@@ -56,7 +56,7 @@ type Controller struct {
 	sync.Mutex
 	name  string
 	host  Host
-	epoch time.Time // package roll counts time from here, because it uses no clock
+	epoch time.Time // the zero of the times that package roll is given, which are durations
 
 	revisions  revision.Set
 	instances  instances
@@ -82,10 +82,10 @@ type Controller struct {
 	changed *revision.Revision         // the configuration that was changed by an upgrade and has not been applied yet; nil if there is none
 }
 
-// A degradation is what the last roll could not replace.
+// A degradation says how many processes the last roll could not replace.
 type degradation struct {
 	givenUp int // number of processes that were given up
-	missing int // number of processes that the group has fewer than are desired, because of givenUp
+	missing int // number of processes that are missing from the desired ones, because of givenUp
 }
 
 // KeptStatuses is the number of ended processes of a group whose status, and whose files in
@@ -198,9 +198,9 @@ func (c *Controller) isUnstarted() bool {
 // isRolling reports whether a roll is under way, and not paused.
 func (c *Controller) isRolling() bool { return c.roll != nil && !c.roll.Paused() }
 
-// observeReady forgets earlier failures once a process has been ready for Restart.ResetAfter. It
-// calls again with the times when a ready process becomes available, and when its failures may be
-// forgotten.
+// observeReady forgets earlier failures once a process has been ready for Restart.ResetAfter. For
+// each ready process, it calls the function again with the time at which the process becomes
+// available, and with the time at which the failures may be forgotten.
 func (c *Controller) observeReady(now time.Time, again func(time.Time)) {
 	cfg := c.Config()
 	for _, i := range c.instances {
@@ -246,9 +246,9 @@ func (c *Controller) view(now time.Time) roll.View {
 		st := p.Status()
 		i := roll.Instance{ID: p.ID(), Revision: p.Revision(), Version: c.versionOf(p.Revision())}
 		switch {
-		case p.accounted, st.State > lifecycle.Unhealthy && !st.State.Ended(): // accounted includes an unhealthy process that is being stopped
+		case p.accounted, st.State > lifecycle.Unhealthy && !st.State.Ended(): // an unhealthy process that is being stopped is accounted
 			i.Health = roll.Stopping
-		case st.State >= lifecycle.Unhealthy: // onExit decides later whether this process is replaced
+		case st.State >= lifecycle.Unhealthy: // onExit, which is called later, decides whether the process is replaced
 		case st.State == lifecycle.Ready && st.Routed:
 			i.Health, i.Since = roll.Ready, st.ReadyAt.Sub(c.epoch)
 		}

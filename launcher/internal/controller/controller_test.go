@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A host has processes that do not run: a test sets their status.
+// A host is a Host without real processes: a test sets the status of each process.
 type host struct {
 	*controller.Controller
 	starts    int
@@ -77,7 +77,8 @@ func (h *host) set(p *fake, state lifecycle.State, outcome lifecycle.Outcome) {
 	}
 }
 
-// step lets the controller act, and then the processes follow.
+// step has the controller start and stop processes, and then completes these starts and stops; see
+// follow.
 func (h *host) step(took time.Duration) {
 	h.Reconcile(time.Now())
 	h.follow(took)

@@ -24,7 +24,7 @@ func (c *Controller) BeginIfDependingOn(cfg spec.Group) bool {
 		return false
 	}
 	c.awaitsDependencies = false
-	if c.roll != nil { // the roll of adopted processes could make no progress until now
+	if c.roll != nil { // the roll could make no progress while the group waited for its dependencies
 		c.roll.DelayProgress(time.Since(c.epoch))
 	}
 	return true

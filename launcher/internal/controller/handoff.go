@@ -26,7 +26,7 @@ type Handoff struct {
 
 // An InstanceHandoff is what a group hands over of a process besides its part of the state file.
 type InstanceHandoff struct {
-	Config     spec.Group // of the process
+	Config     spec.Group // the configuration that the process was started with
 	FinishedIn int
 }
 
@@ -40,7 +40,7 @@ func (c *Controller) Handoff(processes []*statefile.Process) (json.RawMessage, e
 		Instances: map[string]InstanceHandoff{}}
 	for _, p := range processes {
 		i := c.instances[p.ID]
-		if i == nil { // it has not been adopted yet, or has ended meanwhile
+		if i == nil { // the process has not been adopted yet, or has ended meanwhile
 			continue
 		}
 		h.Instances[p.ID] = InstanceHandoff{*i.Config(), i.finishedIn}
@@ -68,7 +68,9 @@ func (c *Controller) ResumeFrom(h *Handoff, r statefile.Group) {
 	for number, r := range c.revisions.ByNumber {
 		newest = max(newest, number)
 		if sameConfig(r.Config, configured.Config) {
-			r.Config, r.Source = configured.Config, configured.Source // use the configuration that was not encoded: JSON does not preserve bytes that are not UTF-8
+			// Do not use the equal configuration from the handover: JSON does not preserve bytes
+			// that are not UTF-8.
+			r.Config, r.Source = configured.Config, configured.Source
 		}
 	}
 	// The configuration that was loaded last need not be the one that the group wants, for instance

@@ -40,7 +40,7 @@ func (c *Controller) Health(now time.Time, failing bool) Health {
 	cfg, desired := c.Config(), c.desired()
 	short := c.revisions.Wanted().Shortfall
 	if !cfg.Job && !short.Stopped {
-		desired += short.Finished // a service is not meant to end: what has ended is missing
+		desired += short.Finished // a service is not meant to end, so a process of it that has ended is missing
 	}
 	h := Health{Group: c.name, Desired: desired, MinHealthy: cfg.MinHealthyOf(desired), Total: len(c.instances), Revision: c.revisions.Current,
 		GivenUp: c.backOff.GivenUp, Missing: c.degraded.missing, Roll: c.rollStatus(now), Stopping: c.stopping, Stopped: short.Stopped}
@@ -77,8 +77,8 @@ func (c *Controller) healthMessage(h Health, now time.Time) (message string) {
 		return "stopping"
 	}
 	short := c.revisions.Wanted().Shortfall
-	// unreplaced falls when old processes end after a degraded roll, because their successors have
-	// the wanted revision.
+	// unreplaced is the number of processes that still have an old revision after a degraded roll.
+	// When one of them ends, its successor gets the wanted revision.
 	unreplaced := c.desired() - c.instances.liveOf(c.revisions.Current)
 	switch {
 	case short.Stopped:

@@ -35,7 +35,7 @@ type instance struct {
 	Process
 	accounted     bool // the exit of the process changes nothing any more: the group has stopped it, or has handled its exit
 	noReplacement bool // do not start another process in its place: a user has ordered its stop, or the group had too many
-	finishedIn    int  // the revision in whose Shortfall the process counts as finished; 0: in none
+	finishedIn    int  // the revision in which the process is counted as finished; 0: it is not counted
 }
 
 func (all instances) add(p Process) *instance {

@@ -108,7 +108,8 @@ func (c *Controller) OnStopOrder(p Process, noReplacement bool) {
 	if i == nil {
 		return
 	}
-	// An order also counts if the group is replacing the process: it has one fewer afterwards.
+	// The order scales the group down even if the group is already stopping this process, to
+	// replace it.
 	if noReplacement && !i.noReplacement {
 		i.noReplacement = true
 		c.scaleDown(i)
@@ -135,13 +136,15 @@ func (c *Controller) scaleDown(i *instance) {
 	}
 }
 
-// startRun makes a job run once more, with a configuration that is a new revision: what has
-// finished counts no more. It stops the processes that still run. There is no roll, because jobs
-// need not be replaced one by one: no client relies on their being ready.
+// startRun makes a job run once more, with a configuration that becomes a new revision. It stops
+// the processes that still run, and those that have finished no longer count. There is no roll: the
+// processes of a job need not be replaced one by one, because no client relies on their being
+// ready.
 func (c *Controller) startRun(cfg spec.Group, source any, reason string) {
 	was := c.revisions.Wanted()
 	number, is := c.revisions.Unused(), &revision.Revision{Config: cfg, Source: source, Shortfall: was.Shortfall.Orders(cfg.Desired == was.Config.Desired)}
-	c.endRoll(&RollError{Group: c.name, Cause: fmt.Errorf("%w: %s", ErrSuperseded, reason)}) // a reload has made a service a job
+	// A roll is under way only if the group was a service until this reload.
+	c.endRoll(&RollError{Group: c.name, Cause: fmt.Errorf("%w: %s", ErrSuperseded, reason)})
 	c.revisions = revision.Set{Current: number, ByNumber: map[int]*revision.Revision{number: is}}
 	c.forgetFailures()
 	c.host.Record()

@@ -25,13 +25,14 @@ func (c *Controller) Restart(reason string) (*Result, error) {
 // StartRoll begins to replace all processes by processes of a configuration. It supersedes a roll
 // that is under way or paused. Of a job, it stops the processes and runs each of them once more.
 //
-// A group that has not started anything yet needs no roll: it takes the configuration, and starts
-// with it. The caller can wait for the Result; that of noWait is done already.
+// A group that has not started a process yet needs no roll: it starts with the configuration. For
+// such a group and for a job, the Result is known at once.
 func (c *Controller) StartRoll(cfg spec.Group, source any, reason string) *Result {
 	switch {
 	case c.isUnstarted():
 		wanted := c.revisions.Wanted()
-		// Adopted processes that have finished are started again.
+		// Orders(true) forgets which processes had finished under an earlier launcher, so they are
+		// started again.
 		wanted.Source, wanted.Shortfall = source, wanted.Shortfall.Orders(true)
 		c.forgetFailures()
 		c.apply(cfg)
@@ -216,7 +217,9 @@ func (c *Controller) endRoll(err *RollError) {
 		c.host.Publish(e)
 		result.set(nil)
 		return
-	case err.RolledBack && r.Ordered(): // not an event of failure, because the order to roll back was carried out; callers that waited for the roll still get err
+	case err.RolledBack && r.Ordered():
+		// The event is not RollFailed, because the order to roll back was carried out. Callers that
+		// waited for the roll still get err.
 		e.Message = fmt.Sprintf("rolled back as requested: all processes have revision %d again", c.revisions.Current)
 	case errors.Is(err, ErrSuperseded):
 		e.Kind, e.Roll, e.Message = events.RollFailed, "superseded", err.Error()

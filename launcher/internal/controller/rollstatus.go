@@ -14,7 +14,7 @@ type RollStatus struct {
 	Paused   bool   // the roll waits for [launcher.Manager.Resume], [launcher.Manager.Rollback] or a new roll
 	Why      string // the last failure; empty if there was none
 	GivenUp  int    // number of processes that will not be replaced
-	Canaries int    // with Until, the number of canaries that are available
+	Canaries int    // number of canaries that are available; set only while Until is not zero
 	// Until is when the canaries will have been available for long enough, or when the roll retries
 	// after a failure; zero if the roll waits for neither.
 	Until time.Time
