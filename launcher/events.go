@@ -32,7 +32,7 @@ const (
 	RollFailed  Kind = events.RollFailed  // a roll has ended without replacing all processes, or has paused
 	Ordered     Kind = events.Ordered     // an operator has stopped, started or scaled a group
 	Restart     Kind = events.Restart     // a process has failed and will be replaced after a pause
-	Reloaded    Kind = events.Reloaded    // a configuration was applied; with Reread, one event for each change
+	Reloaded    Kind = events.Reloaded    // a configuration was applied; after [Manager.Reread], one event for each change
 	HookRun     Kind = events.HookRun     // a pre-stop hook has ended
 	RouterError Kind = events.RouterError // a call of the Router failed
 )
@@ -54,7 +54,7 @@ const (
 //	// Took is set for a Transition. If the process became READY, Took counts from its start,
 //	// otherwise from the order to stop it; 0 if there was no order.
 //	Took     time.Duration
-//	WasReady bool // set for a Transition of a process that was READY before
+//	WasReady bool // in a Transition: the process was READY at some time before
 //	// Survivors is set when a process has ended: the number of its descendants that could not be
 //	// killed.
 //	Survivors int
