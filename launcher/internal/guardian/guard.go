@@ -53,9 +53,9 @@ func Guard() error {
 }
 
 // guard waits for the end of the launcher, and then does what is left to do: it kills the processes
-// that were to die with the launcher, and kept processes that are not in the state file. If it is
-// in charge, it then reads the output of the kept processes, or if there are none, removes the
-// launcher's files.
+// that were to die with the launcher, and kept processes that are not in the state file. Then it
+// reads the output of the kept processes, or removes the launcher's files if there are none. Only
+// the guardian that is in charge does this; see isInCharge.
 //
 // SIGTERM is handled only from the end of the launcher on. Until then it is ignored, because a
 // signal that goes to all processes of a service must not end the guardian before its launcher.
@@ -69,7 +69,8 @@ func (o Orders) guard(in *bufio.Reader) error {
 		if err != nil { // the launcher has ended
 			break
 		}
-		json.Unmarshal([]byte(line), &known) // a line that is not JSON is empty, or was written only in part
+		// Ignore errors: a line that is not JSON is empty, or the launcher has written only a part.
+		json.Unmarshal([]byte(line), &known)
 	}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
@@ -96,8 +97,9 @@ func (o Orders) guard(in *bufio.Reader) error {
 	return readOutputs(s, o.Dir, stop, mask.New(secrets))
 }
 
-// endUnrecorded kills the processes in those containments that the state file lacks. The list can
-// be older than the file: a process that was recorded since the list was sent is not killed.
+// endUnrecorded kills the processes in the containments of the list unrecorded, except for those
+// that are in the state file. The list can be older than the file: a process that was recorded
+// since the launcher sent the list is not killed.
 func endUnrecorded(s statefile.State, unrecorded []proc.Containment) error {
 	recorded := map[string]bool{}
 	for _, g := range s.Groups {
@@ -200,11 +202,11 @@ func readOutputs(s statefile.State, dir string, stop <-chan os.Signal, masker *m
 	return errors.Join(errs...)
 }
 
-// cleanUp removes the sockets and the state file of a launcher that was killed. It keeps all files
-// if the next launcher needs them:
+// cleanUp removes the sockets and the state file of a launcher that was killed. It removes nothing
+// if the next launcher needs the files:
 //
-//   - cleanUp takes the lock of the directory for that short time, so no launcher reads files that
-//     are being removed. If a launcher has the lock, that one cleans up.
+//   - cleanUp holds the lock of the directory while it removes files, so no launcher reads them at
+//     that time. If a launcher has the lock, cleanUp does nothing, because that launcher cleans up.
 //   - If another guardian runs, or a process that the next launcher has to end or to adopt, nothing
 //     is removed.
 //
@@ -226,7 +228,9 @@ func cleanUp(dir string, self proc.Containment, stop <-chan os.Signal) error {
 	}
 	for _, g := range s.Groups {
 		for _, p := range g.Processes {
-			if p.Adoptable.PID != 0 && p.Adoptable.Alive() { // the process removed the mark from its environment, and is found only by its PID
+			// A process can have removed the variable that marks it from its environment, so find
+			// it by its PID.
+			if p.Adoptable.PID != 0 && p.Adoptable.Alive() {
 				return nil
 			}
 		}

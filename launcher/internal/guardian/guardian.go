@@ -54,7 +54,7 @@ type Guardian struct {
 type Config struct {
 	Args   []string
 	Env    []string
-	Orders Orders     // the field Self is for the first guardian, which must already be in the state file
+	Orders Orders     // orders for the first guardian; its containment Self must already be in the state file
 	Files  []*os.File // listeners for the guardian to hold open; those of removed groups are closed
 
 	Secrets    func() []string           // returns the secret values that the guardian has to mask
@@ -116,8 +116,8 @@ func Start(cfg Config) (*Guardian, error) {
 // start starts a guardian in the containment self. It is called by Start, and later only by the
 // goroutine watch, which holds the mutex starting.
 //
-// The guardian gets no signal when its parent dies, since its work begins then. It has no Linger
-// and no cgroup, as it starts no processes.
+// The guardian gets no signal when its parent dies, since its work begins then. It starts no
+// processes. So it needs no cgroup, and no time for descendants to exit after it (Linger).
 func (g *Guardian) start() error {
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
@@ -260,7 +260,9 @@ func (g *Guardian) watch(ctx context.Context) {
 		g.mu.Lock()
 		g.self, g.proc = NewContainment(), nil
 		g.mu.Unlock()
-		g.cfg.Flush(ctx.Done()) // the Writer reports an error; the guardian is started anyway, although the next launcher could not find it
+		// The writer of the state file reports its own errors. After an error the guardian is
+		// started anyway, although the next launcher could not find it.
+		g.cfg.Flush(ctx.Done())
 		if ctx.Err() != nil {
 			return
 		}
@@ -280,7 +282,9 @@ func (g *Guardian) watch(ctx context.Context) {
 				return
 			}
 		}
-		g.cfg.Flush(ctx.Done()) // adds the PID, by which the next launcher finds the guardian even without its mark
+		// Add the guardian's PID to the state file. By the PID the next launcher finds the guardian
+		// even if that has lost the variable that marks it in its environment.
+		g.cfg.Flush(ctx.Done())
 	}
 }
 
