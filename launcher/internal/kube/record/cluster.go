@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// label is the label of every object with the name of its Deployment.
+// label is the key of the label that each object has. The value is the name of its Deployment.
 const label = "rollout"
 
 // A cluster has the current objects of the server, by Deployment.
@@ -95,8 +95,8 @@ func versionOf(s corev1.PodSpec) int {
 }
 
 // readyTime is minReadySeconds of the Deployments: how long a pod must have been ready to count as
-// available. No program waits that long: it writes a time in the past into the pod's condition
-// Ready.
+// available. The recording does not wait that long. It makes a pod available by a time in the past
+// in the pod's condition Ready.
 const readyTime = time.Hour
 
 // healthOf returns the health of a pod, and false for a pod that has failed, which does not count.

@@ -17,7 +17,7 @@ type trace struct {
 type step struct {
 	Event string   `json:"event"`           // what happened: "ready", "prove", "relapse" (before "prove"), "crash" or "end" of a pod that is "old", "new" or "newer"; or "update", "undo" or "supersede" of the Deployment
 	Scale []string `json:"scale,omitempty"` // decisions of the controllers in order: the numbers of old or new replicas that they set
-	Then  []counts `json:"then"`            // numbers of old, new and, with the life supersede, newer pods, when the controllers are idle again
+	Then  []counts `json:"then"`            // numbers of old, new and, in a trace with a third template, newer pods, when the controllers are idle again
 }
 
 // A counts has the numbers of pods that are starting, ready for too short a time, available, and
@@ -38,14 +38,15 @@ const (
 	prompt    life = "prompt"    // the pods end at once, and become ready one after the other
 	slow      life = "slow"      // a pod ends only when the simulation has no other event left
 	crashing  life = "crashing"  // some pods crash after becoming ready, some become ready late, and events come in any order
-	proving   life = "proving"   // like crashing, and no pod is available as soon as it is ready
+	proving   life = "proving"   // like crashing, and a pod is available only some time after it has become ready
 	undo      life = "undo"      // like crashing, and at some time the Deployment gets its old template back
 	supersede life = "supersede" // like crashing, and at some time the Deployment gets a third template
 )
 
 // grid returns traces for every small Deployment and every life.
 func grid(version string, largest int) []*trace {
-	// Superseded rolls come last, because the random choices of a trace depend on its number.
+	// The life supersede was added last and stays last: the random choices of a trace depend on the
+	// number of the trace, and must stay as they are in the other traces.
 	return append(gridOf(version, largest, prompt, slow, crashing, proving, undo), gridOf(version, largest, supersede)...)
 }
 
