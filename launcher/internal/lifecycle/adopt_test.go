@@ -148,7 +148,7 @@ func TestAdoptedProcess_NeedNotRepeatThatItIsReady(t *testing.T) {
 
 // A process whose readiness probe failed when it was adopted gets no requests until the probe
 // succeeds.
-func TestAdoptedProcess_StaysWarming(t *testing.T) {
+func TestAdoptedProcess_StaysWarmingUntilProbeSucceeds(t *testing.T) {
 	cfg := config(usesNotify)
 	cfg.ReadinessProbe = tcp()
 	m := simulate(cfg)
@@ -175,7 +175,7 @@ func TestAdoptedProcess_StoppingByItselfGetsNoSIGTERM(t *testing.T) {
 // A process that got a stop signal from an earlier launcher gets no second one, which it might take
 // for an order to end at once. It is killed at the time at which the earlier launcher would have
 // killed it.
-func TestAdoptedProcess_GetsStopSignalOnce(t *testing.T) {
+func TestAdoptedProcess_GetsNoStopSignalTwice(t *testing.T) {
 	cfg := config(stopTimes)
 	cfg.Protocol = spec.Signals
 	m := simulate(cfg)

@@ -21,10 +21,12 @@ const SettleTime = time.Second
 //	          protocol
 //	signals   the process has used neither of them until SettleTime, or until its probes succeeded
 //
-// The lifecycle protocol wins whenever it is used: it says all that sd_notify says. Of a process
-// that uses both, only the messages about the watchdog count. The field expects says what earlier
-// processes of the group have used. If that is one of the first two, the process becomes ready only
-// by the same, because a new process must not count as ready before it has said so.
+// The lifecycle protocol wins whenever it is used: it says all that sd_notify says. If a process
+// uses both, the launcher handles only those messages of sd_notify that are about the watchdog.
+//
+// The field expects says what earlier processes of the group have used. If that is grpc or notify,
+// the process must report by one of the two protocols that it is ready: neither time nor probes
+// alone make it ready.
 
 // Uses returns the protocol that the process uses: that of the configuration, or for auto what the
 // process has used so far.

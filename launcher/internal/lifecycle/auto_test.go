@@ -157,7 +157,9 @@ func TestAuto_LifecycleProtocolIsUsedEvenIfLate(t *testing.T) {
 	m := spawn(config(auto))
 	m.readinessFails(codes.Unavailable)
 	m.pass(lifecycle.SettleTime)
-	m.readiness(pb.ReadinessResponse_STARTING) // an answer of before the settle time, or the answer to a dry run
+	// This can be an answer that the process gave before the end of the settle time, or the answer
+	// to a dry run.
+	m.readiness(pb.ReadinessResponse_STARTING)
 	testkit.Equal(t, "state", m.State, lifecycle.Ready)
 	m.pushReady()
 	testkit.Equal(t, "uses", m.Uses(), spec.GRPC)

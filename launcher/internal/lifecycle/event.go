@@ -42,13 +42,13 @@ type Event struct {
 	Probe        probe.Role
 	Notification notify.Message
 	Uses         spec.Protocol // the protocol that an adopted process was known to use
-	Said         Said          // what an adopted process had said
+	Said         Said          // what an adopted process had reported to the earlier launcher
 	Warming      bool          // an adopted process had become ready, and its readiness probe failed
 
 	Limit time.Time // when the launcher, which is itself stopped, sends SIGTERM
 }
 
-// Said is what a process has said of itself that it will not say again.
+// Said is what a process has reported about itself and will not report again.
 type Said struct {
 	Ready    bool `json:"said_ready,omitempty"`    // the process has said that it is ready, or need not say so with its protocol
 	Stopping bool `json:"said_stopping,omitempty"` // the process has sent STOPPING=1 before it was asked to stop
@@ -72,7 +72,7 @@ const (
 	OnTerminate                     // the process is to be sent SIGTERM at once: Reason
 	OnForce                         // the process is to be killed at once: Reason
 	OnConfig                        // the configuration has changed: Config
-	OnProbe                         // a probe has reached or changed its verdict: Probe; Err, empty after a success
+	OnProbe                         // a probe has reached its first verdict, success or failure, or has changed it: Probe; Err, empty after a success
 	OnNotified                      // the process has sent a message, as for sd_notify(3): Notification
 	OnTick                          // time has passed
 	OnExited                        // the process has exited, and is a zombie
@@ -84,7 +84,7 @@ type Action struct {
 	Kind    ActionKind
 	Signal  string // the signal of DoSignal
 	Request int    // in DoReportExtension, the number of the request for more time
-	Report  bool   // in DoAskStatus, whether to ask for a report, because the process may soon be ended
+	Report  bool   // in DoAskStatus, whether to ask also what the drain waits for, because the process may soon be ended
 }
 
 // ActionKind is the kind of an [Action].

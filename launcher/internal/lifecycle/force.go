@@ -73,9 +73,10 @@ func (m *Machine) scheduleNextSignal(now time.Time) {
 	}
 }
 
-// terminate sends SIGTERM to the process and to all that it has started, for the given reason, and
-// SIGKILL follows after the SIGTERM timeout. Unlike the stop signals, which only the process gets,
-// this is the first half of force: the outcome is Killed even if the process then exits with 0.
+// terminate sends SIGTERM to the process and to all that it has started, for the given reason.
+// SIGKILL follows after the SIGTERM timeout. This SIGTERM ends the process by force, unlike the
+// stop signals, which only the process itself gets: the outcome is Killed even if the process then
+// exits with 0.
 func (m *Machine) terminate(now time.Time, reason string) []Action {
 	m.phase, m.ForceReason = terminating, reason
 	m.killAt = m.capKill(now.Add(m.cfg.Shutdown.SIGTERMTimeout))
@@ -113,7 +114,9 @@ func (m *Machine) end(e Event) {
 	case m.succeeded(e.Exit):
 		m.State, m.Outcome = Complete, Clean
 		if !m.complete {
-			m.Message = "" // the message is from before the end: a status of the drain, or the error of a failed call
+			// The last message is about the drain or about a failed call, and says nothing about
+			// the end.
+			m.Message = ""
 		}
 	default:
 		m.State, m.Outcome, m.Message = Crashed, Crash, e.Exit.String()

@@ -97,10 +97,10 @@ type Machine struct {
 	callHung     bool      // a Shutdown call failed with an error other than Unavailable
 	responsive   bool      // the process takes part in the protocol: it has answered a call or sent a notification
 	requests     int32     // number of requests for more time, as the process counts them
-	limit        time.Time // when the launcher, which is itself stopped, sends SIGTERM; zero if it is not being stopped
-	lessTime     bool      // when the process has acknowledged the stop, it must be asked again, because it now has less time; see onLessTime
+	limit        time.Time // when the launcher sends SIGTERM because it is itself being stopped; zero if it is not being stopped
+	lessTime     bool      // Shutdown must be called again after the pending call, to tell the process that it has less time; see onLessTime
 	graceAt      time.Time // when the end of the grace period is to be reported; zero if it need not be, or has been reported
-	graceOver    bool      // the grace period is over, which is reported with the state that the process returns at the next poll
+	graceOver    bool      // the grace period is over, and the launcher reports that after the next answer to GetShutdownStatus
 	drainError   string
 	complete     bool // the process has reported that its drain is complete
 	signalAt     time.Time
@@ -222,7 +222,7 @@ func (m *Machine) onAdopted(e Event) []Action {
 		m.stopBy = e.StopAt.Add(leave + m.cfg.Shutdown.Max)
 		m.requests = unknownRequests
 		return m.onStop(e)
-	case !e.ReadyAt.IsZero() && e.Warming && m.cfg.ReadinessProbe.IsSet(): // without the probe, nothing would make the process ready again
+	case !e.ReadyAt.IsZero() && e.Warming && m.cfg.ReadinessProbe.IsSet(): // if the group has no readiness probe any more, the process is ready, as below
 		m.Said.Ready, m.passed[probe.Startup] = true, true
 		m.enter(Warming)
 		m.phase, m.ReadyAt, m.Message = running, e.ReadyAt, "its readiness probe failed when it was adopted"

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-func TestMachine_ProcessStartsDrainsAndEnds(t *testing.T) {
+func TestMachine_GoesThroughStatesFromStartToReap(t *testing.T) {
 	m := spawn(config(nil))
 	step := func(what string, actions []string, want string, state lifecycle.State) {
 		t.Helper()
@@ -366,7 +366,7 @@ func TestMachine_DerivesOutcomeFromExit(t *testing.T) {
 }
 
 // The last message of a process is not replaced by the error of a call that no longer reaches it.
-func TestMachine_KeepsLastMessage(t *testing.T) {
+func TestMachine_FailedCallDoesNotReplaceLastMessage(t *testing.T) {
 	m := draining(config(nil))
 	m.pushEnd("")
 	m.statusFails(codes.Unavailable)
@@ -611,7 +611,7 @@ func TestShutdown_AsksForReportBeforeEnd(t *testing.T) {
 				m.pass(min(m.next(), test.end-time.Millisecond-m.elapsed()))
 			}
 			testkit.Equal(t, "when it was asked", m.reports, []time.Duration{test.end - time.Second, test.end - time.Second/2})
-			m.status(reports(pb.ShutdownStatus_SHUTDOWN_DRAINING)) // as from a process that does not know the field for reports
+			m.status(reports(pb.ShutdownStatus_SHUTDOWN_DRAINING)) // without a report, as from a process with an older version of the protocol
 			testkit.Equal(t, "report", m.Report, "report 2")
 		})
 	}

@@ -13,8 +13,9 @@ import (
 
 // onReadiness handles the answer to a call of GetReadinessStatus, or the error of that call.
 //
-// A call that was sent before the process became ready, or pushed that it is ready, can be answered
-// with a state that is no longer true. callStale marks such a call, and its answer is ignored.
+// The answer to an older call can be out of date: the call may have been sent before the process
+// became ready, or before it notified the launcher that it is ready. callStale marks such a call,
+// and its answer is ignored.
 func (m *Machine) onReadiness(e Event) []Action {
 	m.callPending = false
 	stale := m.callStale
@@ -78,8 +79,8 @@ func (m *Machine) onReadinessError(e Event) []Action {
 	return m.tick(e.At)
 }
 
-// onPushedReady handles the notification of a process that it is ready. It saves up to a poll
-// interval at each start.
+// onPushedReady handles the notification of a process that it is ready. Without the notification,
+// the launcher would learn that only at its next poll.
 func (m *Machine) onPushedReady(e Event) []Action {
 	m.usesLifecycle(e.At)
 	if m.phase != starting {

@@ -185,7 +185,7 @@ func (m *Machine) onStatus(e Event) []Action {
 		m.extend(e)
 	}
 	if m.complete {
-		actions = nil // do not report a drain that has ended
+		actions = nil // the drain has ended, so do not report that it goes on after the grace period
 	}
 	actions = append(actions, m.countRequests(e.Status.GetMoreTimeRequests(), needsTime)...)
 	return append(actions, m.tick(e.At)...)
@@ -195,7 +195,7 @@ func (m *Machine) onStatus(e Event) []Action {
 // the launcher itself is stopped, and its total deadline ends before the maximum of the process.
 func (m *Machine) onLessTime(e Event) []Action {
 	m.limit = e.Limit
-	if m.phase == requesting { // the pending call may have been sent before the launcher was stopped
+	if m.phase == requesting { // the pending call may have told the process the longer time
 		m.lessTime = e.Limit.Before(m.MaxAt)
 	}
 	if m.phase != draining || !e.Limit.Before(m.MaxAt) {

@@ -136,10 +136,10 @@ func (m *Machine) tickRequesting(now time.Time) []Action {
 	return nil
 }
 
-// tickDraining handles the phase draining. At the end of a grace period that is not enforced, it
-// does not report at once, but asks for the status first: the report is to say what blocks the
-// drain now. If a call is pending, the answer to that one serves. See onStatus, which reads
-// graceOver.
+// tickDraining handles the phase draining. The launcher reports the end of a grace period that is
+// not enforced, and the report says what blocks the drain at that time. So tickDraining first asks
+// the process for its status, unless such a call is pending already. When the answer arrives,
+// onStatus finds graceOver set, and returns the action that reports.
 func (m *Machine) tickDraining(now time.Time) []Action {
 	switch {
 	case due(m.Deadline, now):
