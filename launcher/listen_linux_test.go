@@ -68,7 +68,7 @@ func TestListen_RefusesConflictingAddresses(t *testing.T) {
 		}
 		testkit.Equal(t, what+", reload", refused(t, reload(has, web)), another)
 		testkit.Equal(t, what+", reload without the first one", refused(t, reload(web)),
-			`group "has" listens on `+said+` until it is gone; remove it by a reload of its own, and add "web" by the next one`)
+			`group "has" listens on `+said+` until its last process has ended; remove "has" by one reload, and add "web" by a later one`)
 		if err := reload(); err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestKeptListener_ConflictingAddressIsRefused(t *testing.T) {
 	next.Listen = []launcher.Listen{{Address: "127.0.0.1:" + port}}
 	cfg.Groups = []launcher.GroupConfig{next}
 	_, err := launcher.Start(context.Background(), cfg)
-	want := `processes of group "web", which an earlier launcher has kept, listen on tcp :` + port + `: start once without "next" until they have ended, or choose another address`
+	want := `processes of group "web", which an earlier launcher has kept, listen on tcp :` + port + `: start the launcher without group "next" until they have ended, or choose another address`
 	if said := refused(t, err); !strings.HasSuffix(said, want) {
 		t.Errorf("%q does not say %q", said, want)
 	}
@@ -129,7 +129,7 @@ func TestKeptListener_OnPort0IsTakenOverByActualPort(t *testing.T) {
 
 	_, port, _ := net.SplitHostPort(has)
 	leaves := `processes of group "web", which an earlier launcher has kept, listen on tcp 127.0.0.1:0, which is ` + has +
-		`: start once without "next" until they have ended, or choose another address`
+		`: start the launcher without group "next" until they have ended, or choose another address`
 	stays := func(wants string) string {
 		return `group "web" already listens on tcp 127.0.0.1:0, which conflicts with tcp ` + wants + `; choose another address`
 	}

@@ -633,7 +633,7 @@ func TestReload_KeepsRemovedGroupUntilRouterCallReturns(t *testing.T) {
 		next.Listen = web.Listen
 		var rule *launcher.ConfigError
 		err = h.Reload(ctx, launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{other, next}}, "test")
-		if !errors.As(err, &rule) || !strings.HasPrefix(rule.Rule, `group "web" listens on tcp `+web.Listen[0].Address+" until it is gone") {
+		if !errors.As(err, &rule) || !strings.HasPrefix(rule.Rule, `group "web" listens on tcp `+web.Listen[0].Address+" until its last process has ended") {
 			return fmt.Errorf("another group on the same address: %w", err)
 		}
 		select {

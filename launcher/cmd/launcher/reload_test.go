@@ -313,7 +313,7 @@ func TestReload_RefusesRenamedGroupUntilOldOneStopped(t *testing.T) {
 	s := newSite(t, listens("web"))
 	s.runs()
 	s.write(listens("web2"))
-	refused := fmt.Sprintf("group \"web\" listens on tcp %s until it is gone; remove it by a reload of its own, and add \"web2\" by the next one", address)
+	refused := fmt.Sprintf("group \"web\" listens on tcp %s until its last process has ended; remove \"web\" by one reload, and add \"web2\" by a later one", address)
 	testkit.Equal(t, "preview", s.must("reload", "--dry-run"), "- web (stops the group)\n+ web2 (starts the group)\n! web2: "+refused+" (refused)\n"+shown)
 	_, stderr, code := s.says("reload", "-f", s.file())
 	if code != 1 || !strings.Contains(stderr, refused) {

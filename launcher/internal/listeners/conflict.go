@@ -13,8 +13,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
-// A Conflict says that a group cannot listen on one of its addresses. It is not an error, because
-// the caller adds the field of the configuration.
+// A Conflict says that a group cannot listen on one of its addresses. It does not implement error:
+// the caller makes an error of it, which also names the field of the configuration.
 type Conflict struct {
 	Group string
 	Rule  string // says what is wrong, and what to do about it
@@ -49,7 +49,7 @@ func Check(groups []spec.Group) (conflicts []Conflict) {
 
 // CheckNew returns the conflict, if any, between the addresses of a new group and the listeners of
 // other groups. The function stays reports whether a group is in the new configuration. A group
-// that is not keeps its addresses until its last process has ended.
+// that a reload removes keeps its addresses until its last process has ended.
 func CheckNew(added spec.Group, others map[string]Set, stays func(group string) bool) *Conflict {
 	others = maps.Clone(others)
 	maps.DeleteFunc(others, func(_ string, set Set) bool { return len(set.configured) == 0 })
@@ -59,7 +59,7 @@ func CheckNew(added spec.Group, others map[string]Set, stays func(group string) 
 	for _, l := range added.Listen {
 		a, err := address.Resolve(l.Network, l.Address)
 		if err != nil {
-			continue // Open returns the error later
+			continue // Open, which is called later, returns this error
 		}
 		for _, name := range slices.Sorted(maps.Keys(others)) {
 			other, ok := others[name].find(a)
@@ -69,8 +69,8 @@ func CheckNew(added spec.Group, others map[string]Set, stays func(group string) 
 			if stays(name) {
 				return &Conflict{added.Name, occupiedBy(name, other, l)}
 			}
-			return &Conflict{added.Name, fmt.Sprintf("group %q listens on %s until it is gone; remove it by a reload of its own, and add %q by the next one",
-				name, occupied(other, l), added.Name)}
+			return &Conflict{added.Name, fmt.Sprintf("group %q listens on %s until its last process has ended; remove %q by one reload, and add %q by a later one",
+				name, occupied(other, l), name, added.Name)}
 		}
 	}
 	return nil
@@ -120,16 +120,17 @@ func explain(earlier statefile.State, group string, l, resolved spec.Listen, set
 		case g.Sockets[i].ReservedFor != nil:
 			return errors.New(occupiedBy(name, *g.Sockets[i].ReservedFor, l))
 		default:
-			return fmt.Errorf("%v; processes of group %q, which an earlier launcher has kept, listen on %v: start once without %q until they have ended, "+
+			return fmt.Errorf("%v; processes of group %q, which an earlier launcher has kept, listen on %v: start the launcher without group %q until they have ended, "+
 				"or choose another address", err, name, g.Sockets[i], group)
 		}
 	}
 	return err
 }
 
-// Try listens on the addresses of groups, except for those that are open in an earlier launcher,
-// and closes them again. It returns the group of which an address cannot be listened on, and why. A
-// program that is asked whether it could take over calls it while the other launcher still runs.
+// Try checks whether groups can listen on their addresses, except for those that are open in an
+// earlier launcher. It listens on each address and closes the listener again. If that fails, it
+// returns the name of the group and the reason. In an upgrade, the new program calls Try while the
+// earlier launcher still runs, to find out whether it could take over.
 func Try(groups []spec.Group, earlier statefile.State) (group string, err error) {
 	Reserve(earlier, groups)
 	for _, g := range groups {

@@ -15,11 +15,12 @@ import (
 )
 
 // Reserve assigns the sockets of an earlier launcher to the listeners of the same groups. Call it
-// before Open. Without it, a group that is configured with the actual port of another group's port
-// 0 could take over that socket, and its processes would serve the clients of the other group.
+// before Open. Otherwise a group could take over the socket of another group: the kernel may have
+// given that one, configured with port 0, the very port that the first group is configured with.
+// Then its processes would serve the clients of the other group.
 //
-// Within a group, a listener with the port of a socket gets that socket before a listener with port
-// 0 does, for which another socket is as good.
+// Within a group, a listener that is configured with the port of a socket gets that socket. A
+// listener with port 0 gets one of the others, because it can have any port.
 func Reserve(earlier statefile.State, groups []spec.Group) {
 	samePort := func(l spec.Listen, s statefile.Socket) bool {
 		a, err := address.Parse(l.Network, l.Address) // Parse does not resolve host names
@@ -42,9 +43,9 @@ func Reserve(earlier statefile.State, groups []spec.Group) {
 
 // takeOver returns the socket of an earlier launcher for the address l of a group. Connections that
 // are waiting on the socket go on waiting. It returns nil if there is no such socket, or no process
-// and no guardian has it open any more. set has what the group has already got: two listeners with
-// port 0 need two sockets. takeOver resolves the host of l only if another group's socket could
-// match.
+// and no guardian has it open any more. The parameter set has the sockets that the group has
+// already taken over, which takeOver does not return again: two listeners with port 0 need two
+// sockets. takeOver resolves the host of l only if another group's socket could match.
 func takeOver(earlier statefile.State, group string, l spec.Listen, resolve func() (spec.Listen, error), set Set) (net.Listener, error) {
 	unused := func(s statefile.Socket) bool {
 		return !slices.ContainsFunc(set.files, func(f *os.File) bool { return inodeOf(f) == s.Inode })
@@ -59,7 +60,7 @@ func takeOver(earlier statefile.State, group string, l spec.Listen, resolve func
 		}
 		resolved, err := resolve()
 		if err != nil {
-			return false // Open returns the error later
+			return false // Open, which called takeOver, returns this error
 		}
 		a, _ := address.Resolve(resolved.Network, resolved.Address)
 		return a.Same(s.Resolve())
@@ -75,9 +76,10 @@ func takeOver(earlier statefile.State, group string, l spec.Listen, resolve func
 // takeFirst takes the first matching socket of a group from a guardian or a process that has it
 // open.
 //
-// Guardians are asked first, and then the processes of the group. It returns nil without an error
-// if no socket matches, and also if none of the holders has the first match open any more; then the
-// file of a unix socket is removed, so that the address can be listened on anew.
+// It tries the guardians first, and then the processes of the group. It returns nil without an
+// error if no socket matches, and also if no guardian and no process has the first matching socket
+// open any more. In that case it removes the file of a unix socket, so that a new listener can use
+// the address.
 func takeFirst(g statefile.Group, guardians []proc.Adoptable, matches func(statefile.Socket) bool) (net.Listener, error) {
 	holders := slices.Clone(guardians)
 	for _, p := range g.Processes {

@@ -60,8 +60,9 @@ func eachSocket(k proc.Adoptable, f func(*os.File) (next bool), inodes ...uint64
 	if k.PID == 0 {
 		return nil
 	}
-	// The pidfd is opened before Alive is asked: it keeps meaning the process that Alive has found,
-	// even if that ends meanwhile and another one gets its pid.
+	// Open the pidfd first, and then check with Alive that the pid is still that of the process.
+	// The pidfd goes on to refer to the same process, even if that ends and another one gets its
+	// pid.
 	pidfd, err := unix.PidfdOpen(k.PID, 0)
 	if err != nil {
 		return nil // the process has ended
