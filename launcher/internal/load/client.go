@@ -21,7 +21,7 @@ import (
 // it.
 type Client struct {
 	Dial      func(ctx context.Context) (net.Conn, error)
-	KeepAlive bool // if false, each request gets a connection of its own
+	KeepAlive bool // send all requests on one connection; otherwise each request gets a new connection
 
 	conn   net.Conn
 	reader *bufio.Reader
