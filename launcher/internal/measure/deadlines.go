@@ -29,7 +29,7 @@ const (
 const tolerance = 100 * time.Millisecond
 
 // deadlines stops stuck processes, n times for each way to be stuck. It prints how long after the
-// configured limit the last process was reaped, and how long after it the launcher ended.
+// configured limit the last process was reaped, and how long after that limit the launcher ended.
 func deadlines(w io.Writer, n int) error {
 	const grace, sigterm, total = 200 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond
 	fmt.Fprintf(w, "\n## Deadlines\n\nProcesses that do not stop, deaf to SIGTERM too; %d shutdowns of each kind. The bound is %v of grace and %v after SIGTERM,\n"+

@@ -164,7 +164,7 @@ func (u *upgrading) settle() (err error) {
 		if g := s.Groups[0]; g.Healthy && g.Roll == nil && g.Ready == 3 {
 			return nil
 		}
-		err = fmt.Errorf("not settled after a minute: %s", text)
+		err = fmt.Errorf("after a minute the group is not healthy, or its roll is not over: %s", text)
 	}
 	return err
 }
