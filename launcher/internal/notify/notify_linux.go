@@ -24,8 +24,10 @@ type Socket struct {
 
 const (
 	maxMessage = 4 << 10
-	maxFiles   = 64   // maximum number of files with one message; the kernel closes further ones
-	maxDrained = 1000 // maximum number of messages in one call of Drain; the kernel queues fewer, net.unix.max_dgram_qlen
+	maxFiles   = 64 // maximum number of files with one message; the kernel closes further ones
+	// Maximum number of messages in one call of Drain. The kernel queues fewer messages than this
+	// at a time: see the sysctl net.unix.max_dgram_qlen.
+	maxDrained = 1000
 )
 
 // Listen makes the socket at this path, and replaces one that exists there. If inherited is not
@@ -64,7 +66,7 @@ func Listen(path string, inherited *os.File, gate Gate, allows func(pid int) boo
 	return &Socket{conn: conn, gate: gate, allows: allows, handle: handle}, nil
 }
 
-// Serve handles messages until Close. The process runs it on a goroutine of its own.
+// Serve handles messages until Close. The caller runs it on a goroutine of its own.
 func (s *Socket) Serve() {
 	raw, err := s.conn.SyscallConn()
 	if err != nil {
@@ -106,7 +108,8 @@ func (s *Socket) receive() bool {
 	if err != nil {
 		return false
 	}
-	raw.Control(func(fd uintptr) { // RawConn.Read would wait for the goroutine that already waits in Read
+	// Call Control and not Read: Read would wait for Serve, which is already waiting in a Read.
+	raw.Control(func(fd uintptr) {
 		n, controlled, _, _, err = syscall.Recvmsg(int(fd), text, control, syscall.MSG_DONTWAIT|syscall.MSG_CMSG_CLOEXEC)
 		received = err == nil
 	})
@@ -117,8 +120,9 @@ func (s *Socket) receive() bool {
 	if n <= maxMessage && sender > 0 && s.allows(sender) {
 		s.handle(Parse(string(text[:n])))
 	}
-	// A sender that has sent BARRIER=1 waits until its file is closed, which says that its messages
-	// have been handled. The launcher stores no files (FDSTORE=1).
+	// A sender that has sent BARRIER=1 waits until the file that came with the message is closed,
+	// which says that its messages have been handled. The launcher does not implement FDSTORE=1,
+	// with which a process asks to have files stored, so it closes all files.
 	for _, fd := range files {
 		syscall.Close(fd)
 	}

@@ -35,7 +35,8 @@ func TestParse_ReturnsFieldsOfMessage(t *testing.T) {
 	}
 }
 
-// listen returns a socket that allows this process, or not, and the messages that it has received.
+// listen returns a socket and a channel of the messages that it has received. The parameter allowed
+// says whether this process may send messages to it.
 func listen(t *testing.T, allowed bool) (path string, s *notify.Socket, received chan notify.Message) {
 	t.Helper()
 	path, received = filepath.Join(t.TempDir(), "n"), make(chan notify.Message, 10)
@@ -71,7 +72,7 @@ func send(t *testing.T, path, text string, files ...int) {
 	}
 }
 
-func TestSocket_ReceivesMessages(t *testing.T) {
+func TestSocket_HandlesMessagesInOrderAndDropsLongOnes(t *testing.T) {
 	path, s, received := listen(t, true)
 	send(t, path, "STATUS=one")
 	send(t, path, "READY=1\nSTATUS=two")
@@ -109,7 +110,7 @@ func TestSocket_DropsMessagesOfProcessesNotAllowed(t *testing.T) {
 	path, s, received := listen(t, false)
 	send(t, path, "READY=1")
 	s.Drain()
-	s.Drain() // waits until Serve has handled what it had read
+	s.Drain() // waits until Serve has handled the message that it may be reading
 	select {
 	case m := <-received:
 		t.Errorf("the message was handled: %+v", m)
