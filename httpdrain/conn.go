@@ -31,7 +31,7 @@ type conn struct {
 	client        *client       // the client of the connection; nil before the drain
 	interval      time.Duration // the usual time between the starts of two requests, see beginHandler; 0 before the second request
 	requests      *request      // requests whose handlers run; if no handler runs, the last request until its response is written
-	abandoned     *request      // requests of HTTP/2 whose handlers returned after Force, until all requests are answered
+	abandoned     *request      // HTTP/2 requests whose handlers returned after Force, for the CutError; kept until all requests are answered
 	deadline      readDeadline
 	timer         *time.Timer        // the timer of the connState; nil until the drain starts it
 	http2         *http2Conn         // the HTTP/2 connection, if httpdrain serves it; nil for HTTP/1, and for HTTP/2 that the user has configured

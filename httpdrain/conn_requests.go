@@ -141,9 +141,9 @@ func (c *conn) removeUnlock(q *request) {
 	c.stepUnlock(connEvent{kind: eventHandlerEnd, stream: isStream})
 }
 
-// forgetAnswered removes the last request from the list, and those in abandoned, if all handlers have
-// returned and the connection is not hijacked. It is called when all responses have been written.
-// The caller holds c.mu.
+// forgetAnswered removes the last request from the list of requests, and all requests from the list
+// abandoned, if all handlers have returned and the connection is not hijacked. It is called when
+// all responses have been written. The caller holds c.mu.
 func (c *conn) forgetAnswered() {
 	if c.state.handlers == 0 && !c.state.hijacked {
 		c.requests, c.abandoned = nil, nil

@@ -111,7 +111,8 @@ func (c *softCheck) checkDefer(cur inspector.Cursor, n *ast.DeferStmt) {
 	c.check(res, c.scopesOfGuard(g))
 }
 
-// checkGo checks a function that is passed to Go.
+// checkGo checks a function that is passed to ctxshutdown.Go, or to the method Go of a scope. While
+// the function runs, a guard of the scope is held.
 func (c *softCheck) checkGo(cur inspector.Cursor, call *ast.CallExpr, fn *types.Func) {
 	f := len(call.Args) - 1
 	if f < 0 {

@@ -103,7 +103,7 @@ func joinNames(names []string) string {
 }
 
 func colourOutcome(o lspconn.Outcome, text string) string {
-	code := "31" // red
+	code := "31" // the terminal's code for red
 	switch o {
 	case lspconn.Clean:
 		code = "32" // green

@@ -56,7 +56,7 @@ func ordinaryUser(w io.Writer, runs, load int) error {
 	}
 	var walls []float64
 	outcomes := map[string]int{}
-	late, nobody := 0, 0
+	late, unnamed := 0, 0
 	for _, r := range all {
 		walls = append(walls, r.Wall.Seconds())
 		if r.Wall > r.Deadline {
@@ -65,7 +65,7 @@ func ordinaryUser(w io.Writer, runs, load int) error {
 		for _, o := range r.Outcomes {
 			outcomes[o]++
 		}
-		nobody += r.Nobody
+		unnamed += r.Unnamed
 		for _, e := range r.Errors {
 			fmt.Fprintln(os.Stderr, e)
 		}
@@ -84,9 +84,9 @@ func ordinaryUser(w io.Writer, runs, load int) error {
 	figures.Row(w, "Close returned after, median (largest)", fmt.Sprintf("%.2f s (%.2f s)", figures.Median(walls), figures.Quantile(walls, 1)))
 	figures.Row(w, "runs beyond the deadline", strconv.Itoa(late))
 	figures.Row(w, "outcomes", strings.Join(kinds, ", "))
-	figures.Row(w, "Unconfirmed without the name of a process", strconv.Itoa(nobody))
-	if late > 0 || nobody > 0 {
-		return fmt.Errorf("as an ordinary user: %d of %d runs beyond the deadline, %d servers Unconfirmed without the name of a process", late, runs, nobody)
+	figures.Row(w, "Unconfirmed without the name of a process", strconv.Itoa(unnamed))
+	if late > 0 || unnamed > 0 {
+		return fmt.Errorf("as an ordinary user: %d of %d runs beyond the deadline, %d servers Unconfirmed without the name of a process", late, runs, unnamed)
 	}
 	return nil
 }
@@ -95,11 +95,12 @@ func ordinaryUser(w io.Writer, runs, load int) error {
 type userRun struct {
 	Wall, Deadline time.Duration
 	Outcomes       []string
-	Nobody         int // the number of servers that are Unconfirmed, and whose report names no process
+	Unnamed        int // the number of servers that are Unconfirmed, and whose report names no process
 	Errors         []string
 }
 
-// hostile returns the servers of a run.
+// hostile returns the servers of a run, by name: three that obey, and eight that ignore exit, the
+// end of their input and SIGTERM. Six of the eight have a child that ignores SIGTERM too.
 func hostile() map[string]fake {
 	servers := map[string]fake{"polite 1": {}, "polite 2": {}, "polite 3": {}}
 	for _, child := range []string{"", "fork", "setsid", "twice"} {
@@ -139,7 +140,7 @@ func userRuns(n int) (all []userRun) {
 		for _, r := range reports {
 			run.Outcomes = append(run.Outcomes, r.Outcome.String())
 			if r.Outcome == lspconn.Unconfirmed && len(r.Survivors) == 0 {
-				run.Nobody++
+				run.Unnamed++
 			}
 		}
 		if err != nil {
