@@ -73,7 +73,8 @@ func TestSwansong_PanicsOnUseOfNilPointer(t *testing.T) {
 	testInputs(t, usesOf(t, none, "ctxshutdown: use of a nil *Swansong; make one with New or WithCancel"))
 }
 
-// usesOf returns all uses of the scope that zero returns. Each must panic with the text want.
+// usesOf returns an input for each way to use the scope that zero returns. Each use must panic with
+// the text want.
 func usesOf(t *testing.T, zero func() *ctxshutdown.Swansong, want string) []input {
 	nothing := func(context.Context) {}
 	return []input{
@@ -140,7 +141,7 @@ func TestZeroValues_PanicOrAreUsableAsDocumented(t *testing.T) {
 		{"nil Guard.Clone", func() { (*ctxshutdown.Guard)(nil).Clone().Clone().Release() }, noPanic},
 	})
 	const dereference = "runtime error: invalid memory address or nil pointer dereference"
-	testInputs(t, []input{ // no function of the package returns such a pointer
+	testInputs(t, []input{ // not explained, as no function of the package returns a nil *Group
 		{"nil Group", func() { (*ctxshutdown.Group)(nil).Wait() }, dereference},
 	})
 	t.Run("the clone of a nil guard is nil", func(t *testing.T) {
@@ -195,7 +196,7 @@ func TestGo_PanicsOnNilFunction(t *testing.T) {
 func TestOptions_MayBeNilOrRepeated(t *testing.T) {
 	s := ctxshutdown.New(t.Context(), nil, ctxshutdown.WithLogger(nil), ctxshutdown.WithTrace(), nil, ctxshutdown.WithTrace(), ctxshutdown.WithLogger(nil))
 	s.Force(nil)
-	s.Guard().Release() // the guard is released after Force, and no logger is set
+	s.Guard().Release() // a release after Force, which a logger would log; no logger is set
 	for _, test := range []struct {
 		names []string
 		want  string
@@ -254,7 +255,7 @@ func FuzzWithName_ShowsPrintableCharactersOnly(f *testing.F) {
 	})
 }
 
-func TestGuard_CountStaysRightAfterMisuse(t *testing.T) {
+func TestGuard_CountStaysRightAfterUseOfReleasedGuard(t *testing.T) {
 	t.Run("a second release does nothing", func(t *testing.T) {
 		s := ctxshutdown.New(t.Context())
 		g, other := s.Guard(), s.Guard()

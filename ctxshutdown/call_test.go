@@ -39,7 +39,7 @@ func TestCall_ReturnsResult(t *testing.T) {
 			}))
 		}
 		s, _ := ctxshutdown.FromContext(ctx)
-		other := s.GuardCount() // not zero if ctx is a Work, because a test helper holds a guard then
+		other := s.GuardCount() // the guards of test helpers: one of them holds a guard if ctx is a Work
 		call(ctx, func(context.Context) (string, error) {
 			if n := s.GuardCount(); n <= other {
 				t.Errorf("%d guards are held while the function runs", n)

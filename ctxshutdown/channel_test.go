@@ -95,7 +95,7 @@ func TestChannels_StopWakesBlockedCalls(t *testing.T) {
 	}
 }
 
-func TestChannels_HandleClosedChannel(t *testing.T) {
+func TestChannels_ClosedChannelEndsRecvAndPanicsInSend(t *testing.T) {
 	onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
 		ch := make(chan string, 2)
 		ch <- "a"

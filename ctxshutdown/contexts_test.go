@@ -279,7 +279,7 @@ func TestContexts_WithoutCancelNeverEnds(t *testing.T) {
 	}
 }
 
-func TestContexts_WorkWithSignalNotifyContext(t *testing.T) {
+func TestContexts_StopPassesThroughSignalNotifyContext(t *testing.T) {
 	for _, source := range sources {
 		t.Run(source.name, func(t *testing.T) {
 			root := ctxshutdown.New(t.Context())
@@ -424,7 +424,7 @@ func TestContexts_InheritValues(t *testing.T) {
 				}
 			}
 			look("running")
-			underived.Shutdown() // stopped before it needed a standard context
+			underived.Shutdown() // the scope is stopped before it has a standard context of its own
 			look("one child stopped")
 			root.Shutdown()
 			look("all stopped")

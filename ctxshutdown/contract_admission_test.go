@@ -48,7 +48,7 @@ func TestShutdown_MissesNoGuard(t *testing.T) {
 			before, g := child(s), s.Guard()
 			done := s.Shutdown()
 			for _, k := range []*ctxshutdown.Swansong{before, child(s), child(child(before)), child(context.WithoutCancel(s))} {
-				next := k.Guard() // the first operation on the scope k
+				next := k.Guard() // the scope k was not used before this call
 				g.Release()
 				c.isTrue("the late guard is counted", !isResolved(done) && s.State() == ctxshutdown.ShuttingDown)
 				g = next
@@ -63,12 +63,12 @@ func TestShutdown_MissesNoGuard(t *testing.T) {
 			root := ctxshutdown.New(context.Background())
 			middle := child(root)
 			var guards []*ctxshutdown.Guard
-			for range 1_000 { // so many that the first stop is still walking over them when root is stopped
+			for range 1_000 { // so many that the stop of middle takes long, and still runs when root is stopped
 				guards = append(guards, child(middle).Guard())
 			}
 			var racing sync.WaitGroup
 			racing.Go(func() { middle.Shutdown() })
-			for middle.Err() == nil { // once Err is set, the walk is about to begin
+			for middle.Err() == nil { // when Err is set, the stop of middle is about to reach the children
 				runtime.Gosched()
 			}
 			if done := root.Shutdown(); isResolved(done) || root.State() == ctxshutdown.Complete {
@@ -295,9 +295,9 @@ func TestCompletion_StaysResolved(t *testing.T) {
 				for range 2_500 {
 					older := root.Completion().Done()
 					g := root.Guard()
-					wasClosed := testkit.IsClosed(older) // true if for a moment no guard was held
+					wasClosed := testkit.IsClosed(older) // true if older resolved while no guard was held
 					newer := root.Completion().Done()
-					for range 20 { // another goroutine might be about to close these channels
+					for range 20 { // several times, because another goroutine may be about to close these channels
 						if testkit.IsClosed(newer) || !wasClosed && testkit.IsClosed(older) {
 							t.Error("a completion that was open under a late guard resolves before its release")
 							g.Release()
@@ -452,7 +452,7 @@ func TestTryGuard_RefusesAfterDone(t *testing.T) {
 		for range round % 2 * 3 { // in every other round, the scope is three levels below the root
 			s, _ = ctxshutdown.WithCancel(s)
 		}
-		g := s.Guard() // links the scope to its parent, if it has one
+		g := s.Guard() // puts the scope into the child list of its parent, if it has one
 		for range 1000 {
 			owned(t)(context.WithCancel(s))
 		}
@@ -476,8 +476,8 @@ func TestTryGuard_RefusesAfterDone(t *testing.T) {
 }
 
 // A context above a root, or between two scopes, is cancelled by other code than this package, so
-// no warning in the tree precedes the cancellation. TryGuard must refuse afterwards. See
-// docs/internals/counting.md#warning.
+// the scopes below have not been warned before the cancellation. TryGuard must refuse afterwards
+// all the same. See docs/internals/counting.md#warning.
 func TestTryGuard_RefusesAfterOutsideContextIsCancelled(t *testing.T) {
 	root := ctxshutdown.New(context.Background())
 	defer root.Shutdown()
@@ -496,7 +496,7 @@ func TestTryGuard_RefusesAfterOutsideContextIsCancelled(t *testing.T) {
 		}
 		s := from(ctx)
 		first, ok := s.TryGuard()
-		second, ok2 := s.TryGuard() // now the scope is linked to its parent, if it has one
+		second, ok2 := s.TryGuard() // now the scope is in the child list of its parent, if it has one
 		if !ok || !ok2 {
 			t.Errorf("%s: a running scope refuses", name)
 		}

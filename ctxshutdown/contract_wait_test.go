@@ -142,7 +142,7 @@ func (w waitSetup) own(ctx context.Context, cancel context.CancelFunc) context.C
 	return ctx
 }
 
-func TestWait_DistinguishesMistakeFromTimeout(t *testing.T) {
+func TestWait_DistinguishesContextEndedByStopFromTimeout(t *testing.T) {
 	const (
 		mistake = "ErrWaitContext"
 		drain   = "DrainError"

@@ -240,7 +240,7 @@ func (c claim) workEnded(w context.Context, cause error) {
 // hookedContext calls onUnregister when a scope that derives from it unregisters from it. A scope
 // unregisters in the middle of its method Force.
 type hookedContext struct {
-	context.Context // used only for its values
+	context.Context // only its method Value is used
 	done            chan struct{}
 	onUnregister    func()
 }

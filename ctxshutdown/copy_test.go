@@ -216,7 +216,7 @@ func unwakeableSource(t *testing.T) (io.WriteCloser, io.Reader) {
 }
 
 func tlsSource(t *testing.T) (io.WriteCloser, io.Reader) {
-	server := httptest.NewTLSServer(nil) // only its certificate is used
+	server := httptest.NewTLSServer(nil) // a server that is used for its certificate only
 	defer server.Close()
 	trust := server.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
 	trust.ServerName = "example.com"

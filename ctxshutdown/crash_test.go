@@ -62,7 +62,7 @@ var crashes = map[string]func(s *ctxshutdown.Swansong){
 				select {
 				case <-returned:
 					return true
-				case <-time.After(100 * time.Millisecond): // by then, a broken Call has returned
+				case <-time.After(100 * time.Millisecond): // if Call is broken, it has returned by now
 					return false
 				}
 			}})

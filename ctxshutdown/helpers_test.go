@@ -15,7 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	os.Unsetenv("CTXSHUTDOWN_TRACE") // tests that need the variable set it themselves
+	os.Unsetenv("CTXSHUTDOWN_TRACE") // tests must not depend on it; those of the variable set it
 	goleak.VerifyTestMain(m)
 }
 

@@ -315,7 +315,7 @@ func useOnce(ctx context.Context) {
 func TestInterrupts_OfStoppedChildAreGarbageCollected(t *testing.T) {
 	root := ctxshutdown.New(context.Background())
 	defer root.Shutdown()
-	const many, each = 50_000, 8 // bytes per child
+	const many, each = 50_000, 8 // number of children, and bytes allowed for each
 	before := heap()
 	for range many {
 		s, cancel := ctxshutdown.WithCancel(root)

@@ -145,7 +145,7 @@ func unwakeable() (io.Reader, io.WriteCloser) { return io.Pipe() }
 // closes the Done channel, and runAfterFuncs calls the functions registered by AfterFunc. The
 // contexts of package context take the same two steps right after each other.
 type manual struct {
-	context.Context // used only for its values
+	context.Context // only its method Value is used
 	done            chan struct{}
 	mu              sync.Mutex
 	err             error
@@ -406,7 +406,7 @@ func TestGuarded_ReportsSiteOfConstructor(t *testing.T) {
 
 // Several goroutines end the same interrupt at the same time. The test fails if its guard is never
 // released. If it were released twice, the second release would panic: see
-// TestGuard_CountStaysRightAfterMisuse.
+// TestGuard_CountStaysRightAfterUseOfReleasedGuard.
 func TestGuarded_ReleasesGuardOnce(t *testing.T) {
 	for range 200 {
 		s := ctxshutdown.New(t.Context())

@@ -328,7 +328,7 @@ func atOnce(text string) io.Reader {
 
 // A Reader of a TLS connection is stopped after a part of a TLS record has arrived. The next Reader
 // returns the whole record.
-func TestReader_StopsWithinTLSRecord(t *testing.T) {
+func TestReader_StopWithinTLSRecordLosesNoByte(t *testing.T) {
 	onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
 		w, middle := connections(t, "tcp")
 		through, r := connections(t, "tcp")
@@ -357,7 +357,7 @@ func TestReader_StopsWithinTLSRecord(t *testing.T) {
 		io.WriteString(server, "a record")
 		got := reading(reader)
 		awaitState(t, "readOnce", "IO wait")
-		awaitState(t, "TestReader_StopsWithinTLSRecord", "chan receive")
+		awaitState(t, "TestReader_StopWithinTLSRecordLosesNoByte", "chan receive")
 		end()
 		wantResult(t, "the Read that was blocked", atEOF, await(t, got))
 		close(hold)

@@ -346,7 +346,7 @@ func TestReader_SetsNoDeadlineAfterPanicOfSource(t *testing.T) {
 
 // An error of the source unregisters the Reader from its context. The next Read registers it again,
 // so the end of the context still wakes that Read.
-func TestReader_WakesAfterErrorOfSource(t *testing.T) {
+func TestReader_StopWakesReadAfterErrorOfSource(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
 		client, conn := net.Pipe()
 		defer client.Close()
@@ -379,7 +379,7 @@ func (c *onceInstead) Read(p []byte) (int, error) {
 
 // The context ends after Read has checked it and before Read reads from the source. The read from
 // the source must be woken.
-func TestReader_WakesIfStoppedJustBeforeSourceRead(t *testing.T) {
+func TestReader_StopJustBeforeSourceReadWakesRead(t *testing.T) {
 	for _, readBefore := range []bool{false, true} {
 		for check := range int32(3) {
 			t.Run(fmt.Sprintf("read before %v, at check %d", readBefore, check+1), func(t *testing.T) {
@@ -394,7 +394,7 @@ func TestReader_WakesIfStoppedJustBeforeSourceRead(t *testing.T) {
 					ctx.remaining.Store(check + 1)
 					got := reading(r)
 					time.Sleep(time.Minute)
-					ctx.endNow() // ends ctx if Read made fewer calls of Err and is now blocked
+					ctx.endNow() // if Read called Err too rarely to end ctx, end ctx now that Read is blocked
 					wantResult(t, "Read", atEOF, <-got)
 					checkTransfer(t, conn, client, "next")
 				})

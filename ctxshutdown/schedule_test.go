@@ -67,7 +67,7 @@ func TestShutdown_CancelsContextCreatedConcurrently(t *testing.T) {
 
 // Two concurrent first calls of Done create a standard context each. The context that is not used
 // does not stay registered with the parent.
-func TestDone_UnusedContextIsUnregisteredFromParent(t *testing.T) {
+func TestDone_ConcurrentFirstCallsLeaveOneContextRegistered(t *testing.T) {
 	parent, s := below()
 	var inner <-chan struct{}
 	parent.onDone = func() { inner = s.Done() }

@@ -69,14 +69,14 @@ func TestGuardReport_SummaryNamesRequestsAndJobs(t *testing.T) {
 
 // Guards that stand for no described work are counted in addition to it, and listed by the path of
 // the scope.
-func TestGuardReport_CountsExtraGuards(t *testing.T) {
+func TestGuardReport_CountsGuardsBesideDescribedWork(t *testing.T) {
 	for _, test := range []struct {
 		guards  int
 		work    ctxkey.Work
 		count   int
 		summary string
 	}{
-		{6, ctxkey.Work{Noun: "callback", Shared: true, Extra: 5}, 6, "loop ×5"}, // the other guard only waits
+		{6, ctxkey.Work{Noun: "callback", Shared: true, Extra: 5}, 6, "loop ×5"}, // the sixth guard only waits for other guards
 		{6, ctxkey.Work{Noun: "callback", Count: 3, Shared: true, Extra: 5}, 8, "3 callbacks and loop ×5"},
 		{5, ctxkey.Work{Noun: "callback", Shared: true, Extra: 5}, 5, "loop ×5"},
 		{8, ctxkey.Work{Noun: "handle", Count: 3, Extra: 5}, 8, "3 handles and loop ×5"},
@@ -91,7 +91,7 @@ func TestGuardReport_CountsExtraGuards(t *testing.T) {
 
 // The pieces of work that a describer names are listed by String and LogValue, and those that share
 // one guard are counted.
-func TestGuardReport_ListsNamedWork(t *testing.T) {
+func TestGuardReport_ListsOldestRequests(t *testing.T) {
 	root := ctxshutdown.New(t.Context())
 	var named []ctxkey.NamedWork
 	for i := range 12 {

@@ -248,7 +248,7 @@ func TestWriter_SetWriteDeadlineFailsIfUnsupported(t *testing.T) {
 
 // The context ends after Write has checked it and before Write writes to the destination. The write
 // to the destination must be woken.
-func TestWriter_WakesIfStoppedJustBeforeDestinationWrite(t *testing.T) {
+func TestWriter_StopJustBeforeDestinationWriteWakesWrite(t *testing.T) {
 	for _, wroteBefore := range []bool{false, true} {
 		for check := range int32(3) {
 			t.Run(fmt.Sprintf("wrote before %v, at check %d", wroteBefore, check+1), func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestWriter_WakesIfStoppedJustBeforeDestinationWrite(t *testing.T) {
 					ctx.remaining.Store(check + 1)
 					got := writing(w, "bytes")
 					time.Sleep(time.Minute)
-					ctx.endNow() // ends ctx if Write made fewer calls of Err and is now blocked
+					ctx.endNow() // if Write called Err too rarely to end ctx, end ctx now that Write is blocked
 					if got := <-got; got.N != 0 || !errors.Is(got.Err, ctxshutdown.ErrShutdown) {
 						t.Errorf("Write: %v", got)
 					}
@@ -350,7 +350,7 @@ func (b blockedWriter) Write([]byte) (int, error) {
 }
 
 func (b blockedWriter) SetWriteDeadline(t time.Time) error {
-	if !t.IsZero() && !testkit.IsClosed(b.over) { // more than one wake may set a deadline
+	if !t.IsZero() && !testkit.IsClosed(b.over) { // the waker may set a deadline several times
 		close(b.over)
 	}
 	return nil

@@ -49,7 +49,7 @@ func TestMasker_ChangesSecretValuesOnly(t *testing.T) {
 // odd has characters that every encoding escapes.
 const odd = `a'b"c d/e+f$g\h&i<j>é`
 
-func TestMasker_KnowsEncodings(t *testing.T) {
+func TestMasker_MasksEncodedValues(t *testing.T) {
 	values := []string{"hunter2", "hunter22", "hunter222", odd, "???>>>~~~", "key: \x00\x01\xfe\xff~~~"}
 	for _, v := range values {
 		m := mask.New([]string{v})
@@ -83,7 +83,7 @@ func TestMasker_KnowsEncodings(t *testing.T) {
 }
 
 // The standard libraries of other languages do not escape the same characters as that of Go.
-func TestMasker_KnowsEncodingsOfOtherLanguages(t *testing.T) {
+func TestMasker_MasksValuesEncodedInOtherLanguages(t *testing.T) {
 	const v = `p/w "ü😀" & (x+y)!`
 	m := mask.New([]string{v})
 	for name, text := range map[string]string{

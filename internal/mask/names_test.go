@@ -43,7 +43,7 @@ func TestNames_FindSecretsInArguments(t *testing.T) {
 	testkit.Equal(t, "the arguments themselves", args, given)
 }
 
-func TestNames_HideVariables(t *testing.T) {
+func TestNames_HideSecretsInShownVariables(t *testing.T) {
 	n, m := mask.NewNames(nil), mask.New([]string{"hunter2"})
 	var shown []string
 	for _, v := range []string{"TOKEN=x", "TOKEN=", "A=b", "MOTTO=of hunter2", "URL=http://u:p@h/"} {

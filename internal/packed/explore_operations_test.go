@@ -130,7 +130,8 @@ func (w *world) release(h *hold) {
 	h.node.Release(h.c)
 }
 
-// try does what TryGuard does: it asks the context only if the words do not prove the answer.
+// try does what TryGuard does: it asks the context of n, unless the values of the words prove that
+// no stop of n was signalled before.
 func (w *world) try(n *packed.Node) {
 	late := w.isCancelled(n)
 	w.read(late)
@@ -172,7 +173,7 @@ func (w *world) walk() {
 	}
 }
 
-// ask asks n for its state, as the first call of Work does.
+// ask asks whether n is complete or was complete before, as the first call of Work does.
 func (w *world) ask(n *packed.Node) {
 	wasComplete := n.IsComplete()
 	if hasCompleted := n.HasCompleted(); wasComplete && !hasCompleted {
@@ -182,7 +183,8 @@ func (w *world) ask(n *packed.Node) {
 
 func (w *world) done(n *packed.Node) { w.channels[n] = append(w.channels[n], n.Done()) }
 
-// read records that the running thread has read a condition of the world.
+// read records that what the running thread does next depends on the condition, which it has read
+// in the world.
 func (w *world) read(condition bool) { *w.seen = w.seen.AddBools(condition) }
 
 // forget records that the running thread no longer depends on what it has read, except for the
@@ -269,7 +271,8 @@ func (w *world) expectComplete(when string) {
 	}
 }
 
-// An operation is what one thread does. prepare runs before the threads begin.
+// An operation is what one thread does. Its function prepare is called before the threads begin,
+// and returns the function that the thread runs.
 type operation struct {
 	name    string
 	prepare func(w *world) (run func())
@@ -358,9 +361,10 @@ func number(t *testing.T, name string, n int) int {
 	return n
 }
 
-// exploreAll explores, in each of the worlds, every pair of ops, each pair together with the
-// operations in others. If a number of schedules, most, does not suffice to visit all states, it
-// runs every schedule with at most the given number of preemptions.
+// exploreAll explores, in each of the worlds, every pair of operations in ops. The operations in
+// others run concurrently with each pair. If the number of schedules in most does not suffice to
+// visit all states, exploreAll runs every schedule with at most the given number of preemptions
+// instead.
 func exploreAll(t *testing.T, worlds []start, ops []operation, most, preemptions int, others ...operation) {
 	schedules, whole := 0, 0
 	for i, a := range ops {
@@ -370,7 +374,7 @@ func exploreAll(t *testing.T, worlds []start, ops []operation, most, preemptions
 				x := explorer{preemptions: unbounded, most: most, newWorld: world.make, ops: threads}
 				fault := x.run()
 				schedules += x.schedules
-				if fault == "" && (len(x.path) > 0 || x.schedules == 0) { // run has given up
+				if fault == "" && (len(x.path) > 0 || x.schedules == 0) { // run has not visited all states
 					x.preemptions, x.most = preemptions, unbounded
 					fault = x.run()
 					schedules += x.schedules

@@ -169,7 +169,7 @@ func (x *explorer) visit(w *world, threads []*thread, last, preemptions int) boo
 	for _, th := range threads {
 		h = h.Add(uint64(th.seen))
 	}
-	if x.preemptions < unbounded { // then last and preemptions limit the schedules from here on
+	if x.preemptions < unbounded { // which schedules follow also depends on last and preemptions
 		h = h.Add(uint64(last), uint64(preemptions))
 	}
 	if x.visited[h] {

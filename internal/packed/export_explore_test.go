@@ -88,7 +88,7 @@ func (t *Tree) State() Hash {
 	return h
 }
 
-// number numbers new stripes and channels.
+// number gives a number to each set of stripes and each channel that has none yet.
 func (t *Tree) number() {
 	for i, n := range t.nodes {
 		if s := n.stripes.Peek(); s != nil && !slices.Contains(t.stripes[i], s) {
@@ -135,5 +135,5 @@ func (t *Tree) Number(c *Counter) (h Hash) {
 			}
 		}
 	}
-	return h // c is the word of a node
+	return h // c is no stripe, but the word of a node
 }

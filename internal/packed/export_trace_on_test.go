@@ -58,16 +58,16 @@ type transition struct {
 	before, now uint64
 }
 
-// trace is guarded by steps.Changing.
+// trace contains the latest transitions. The mutex steps.Changing guards it.
 var trace struct {
 	frozen bool
-	n      int // number of transitions recorded, of which the last are in the ring
+	n      int // number of transitions recorded; the ring has the last 64 of them
 	ring   [64]transition
 }
 
 func init() { steps.OnChange = record }
 
-// record is steps.OnChange for tests.
+// record adds a change of a counter to the trace. It is the function steps.OnChange in tests.
 func record(c *Counter, operation string, before, now uint64) {
 	if before == now || trace.frozen {
 		return

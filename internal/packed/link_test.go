@@ -62,7 +62,7 @@ func TestChildList_LengthIsBounded(t *testing.T) {
 
 func TestUnlink_RemovesStoppedChildren(t *testing.T) {
 	root := newNode(nil)
-	for range 20 { // no later push sweeps the list before the last check
+	for range 20 { // each round ends before the push of a further child could sweep the list
 		n := newNode(root)
 		n.AcquireOne()
 		n.Stop()
@@ -106,7 +106,7 @@ func TestUnlink_UnreferencedChildrenAreGarbageCollected(t *testing.T) {
 
 // The pointer to the child with which the next sweep begins must not keep that child in memory once
 // it has left the list.
-func TestUnlink_SweepDoesNotKeepRemovedChild(t *testing.T) {
+func TestUnlink_SweepDoesNotKeepRemovedChildInMemory(t *testing.T) {
 	root := newNode(nil)
 	busy := func() *packed.Node {
 		n := newNode(root)

@@ -7,7 +7,7 @@ import "sync/atomic"
 // (docs/internals/counting.md#the-published-algorithm). It shows that the stress tests can find the
 // fault.
 type naiveNode struct {
-	word    atomic.Int64 // guards of the node plus children that are not empty
+	word    atomic.Int64 // number of guards of the node plus number of its children that are not empty
 	parent  *naiveNode
 	stopped atomic.Bool
 }

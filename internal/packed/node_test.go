@@ -12,7 +12,7 @@ import (
 
 func TestNode_ZeroValuePanics(t *testing.T) {
 	var n packed.Node
-	for range 2 { // the first panic must not leave a word that looks valid
+	for range 2 { // twice: after the first panic, the word must still be that of a zero Node
 		if got := panicOf(n.AcquireOne); !strings.Contains(got, "zero Swansong") {
 			t.Errorf("an acquisition on a zero Node panicked with %q", got)
 		}

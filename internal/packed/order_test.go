@@ -36,7 +36,7 @@ func TestWarn_SetsTheBitBeforeItListsChildren(t *testing.T) {
 func TestStripes_NoneCreatedAfterSealBegins(t *testing.T) {
 	root := newNode(nil)
 	child := newNode(root)
-	child.AcquireOne() // links child
+	child.AcquireOne() // the first guard puts child into the list of root
 	nodes := map[string]*packed.Node{"root": root, "child": child}
 	watch(t, 20*time.Second, func() map[string]*packed.Node { return nodes })
 	unlock := child.Lock()
@@ -56,7 +56,7 @@ func TestStripes_NoneCreatedAfterSealBegins(t *testing.T) {
 func TestLink_DuringSealOfParentSealsChild(t *testing.T) {
 	root := newNode(nil)
 	child, late := newNode(root), newNode(root)
-	child.AcquireOne() // links child
+	child.AcquireOne() // the first guard puts child into the list of root
 	nodes := map[string]*packed.Node{"root": root, "child": child, "late": late}
 	watch(t, 20*time.Second, func() map[string]*packed.Node { return nodes })
 	unlock := child.Lock()
@@ -76,7 +76,7 @@ func TestLink_DuringSealOfParentSealsChild(t *testing.T) {
 // A guard may be released after a stop has sealed its node, and before the stop has counted the node
 // in the parent's word. The release cannot undo a count that is not there yet. So the stop, which
 // counts the node afterwards, must undo that itself.
-func TestStop_RetractsAnnouncementOfNodeReleasedBefore(t *testing.T) {
+func TestStop_LeavesNoCountOfNodeReleasedDuringSeal(t *testing.T) {
 	for range rounds(2000) {
 		root := newNode(nil)
 		children := make([]*packed.Node, 64)

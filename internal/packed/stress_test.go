@@ -166,7 +166,7 @@ func (n *realNode) isComplete() bool { return n.IsComplete() }
 // newStripedTree is like newRealTree, but all nodes have stripes.
 func newStripedTree(depth int) tree {
 	t := newRealTree(depth)
-	t.leaf.acquire() // links all nodes
+	t.leaf.acquire() // the first guard puts each node into the list of its parent
 	for _, n := range t.nodes {
 		n.Grow()
 	}
@@ -296,11 +296,11 @@ func (p *population) work(r *rand.Rand, n int) {
 		case dice < 191:
 			p.checkWarning(m)
 		case dice < 193:
-			m.Grow() // has no effect if m is sealed
+			m.Grow() // gives m stripes, unless m is sealed
 			p.withGuard(m, nil)
 		case dice < 199:
 			m.child("stopped").Stop()
-			p.acquisitions.Add(1) // counts as one: the stress ends after enough acquisitions
+			p.acquisitions.Add(1) // the stress ends after a number of acquisitions, so count this as one
 		case r.IntN(2) == 0: // enough children for a sweep of the list of m
 			for range 40 {
 				p.withGuard(m.child("brief"), nil)

@@ -20,7 +20,7 @@ func newStriped(t *testing.T) (root, n *packed.Node) {
 	t.Helper()
 	root = newNode(nil)
 	n = newNode(root)
-	n.AcquireOne() // links n
+	n.AcquireOne() // the first guard puts n into the list of root
 	n.ReleaseOne()
 	if !n.Grow() {
 		t.Fatal("a live linked node does not grow stripes")
@@ -48,7 +48,7 @@ func sweep(n *packed.Node) {
 // The test counts collisions on a counter of its own, and expects stripes only if these are dense.
 // On a machine that does not run two goroutines at the same time, or that is busy, there are few
 // collisions.
-func TestGrow_HappensAfterCollisions(t *testing.T) {
+func TestStripes_AreCreatedAfterCollisions(t *testing.T) {
 	const want = 100 // batches, each with three times the collisions that grow needs in a window
 	root := newNode(nil)
 	var counter, dense atomic.Int64
@@ -82,7 +82,7 @@ func TestGrow_HappensAfterCollisions(t *testing.T) {
 	check(t, "complete", root.IsComplete(), true)
 }
 
-func TestGrow_DoesNotHappenForOneGoroutine(t *testing.T) {
+func TestStripes_NotCreatedForOneGoroutine(t *testing.T) {
 	root := newNode(nil)
 	root.AcquireOne()
 	for range rounds(1_000_000) {
@@ -94,7 +94,7 @@ func TestGrow_DoesNotHappenForOneGoroutine(t *testing.T) {
 
 // Collisions count only within a time window: an old node has seen many, but may not be contended
 // now.
-func TestGrow_DoesNotHappenForRareCollisions(t *testing.T) {
+func TestStripes_NotCreatedForRareCollisions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := newNode(nil)
 		for range 100 {
@@ -111,7 +111,7 @@ func TestGrow_DoesNotHappenForRareCollisions(t *testing.T) {
 	})
 }
 
-func TestGrow_RequiresLiveLinkedNode(t *testing.T) {
+func TestStripes_CreatedOnLiveLinkedNodeOnly(t *testing.T) {
 	root := newNode(nil)
 	for name, prepare := range map[string]func(n *packed.Node){
 		"unlinked": func(*packed.Node) {},
@@ -200,7 +200,7 @@ func TestStripes_GuardsOnWordMayBeReleasedAfterFold(t *testing.T) {
 
 // A guard is released on the counter it was counted in, even if the node has folded these stripes
 // and grown others since.
-func TestRelease_UsesCounterOfAcquisition(t *testing.T) {
+func TestRelease_UsesCounterOfAcquisitionAfterNewStripes(t *testing.T) {
 	root, n := newStriped(t)
 	acquire := func() (release func()) {
 		c, v := n.Count()
@@ -228,7 +228,7 @@ func TestRelease_UsesCounterOfAcquisition(t *testing.T) {
 // If a goroutine releases a guard that another goroutine has acquired, the release uses the stripe
 // on which the guard was counted. So a release need not load the pointer to the stripes, which all
 // acquisitions share.
-func TestRelease_UsesStripeOfTheGuard(t *testing.T) {
+func TestRelease_UsesStripeOfAcquiringGoroutine(t *testing.T) {
 	_, n := newStriped(t)
 	c, v := n.Count()
 	n.FinishAcquire(c, v)
@@ -473,8 +473,8 @@ func TestWalk_ReportsGuardsDuringFold(t *testing.T) {
 func TestStripes_DifferForMostGoroutines(t *testing.T) {
 	const (
 		samples = 200
-		alone   = 1.0      // operations in a unit of time on a cache line without other writers
-		shared  = 1.0 / 20 // the same on a cache line with other writers
+		alone   = 1.0      // speed of a goroutine whose cache line no other goroutine writes to
+		shared  = 1.0 / 20 // speed of a goroutine that shares its cache line
 	)
 	t.Log("processors  stripes  alone  of linear")
 	for _, procs := range []int{2, 4, 8, 16, 32, 64, 128} {

@@ -63,7 +63,8 @@ func init() {
 		forever()
 	}
 	roles["leave-twice"] = func(args []string) { leave(args[0], cmp.Or(os.Getenv("LEAF"), "hidden")) }
-	// The role "marked" starts a process that carries the given mark, and is not a member itself.
+	// The role "marked" starts a process that carries the given mark, and so is a member of the
+	// container with that mark. The process in the role "marked" itself is not a member.
 	roles["marked"] = func(args []string) {
 		os.Setenv(proc.MarkVariable, args[0])
 		leave("setsid", "hidden")
@@ -185,8 +186,8 @@ func eachContainment(t *testing.T, test func(t *testing.T, contain func(proc.Spe
 	})
 }
 
-// A walk sees every process that was started before it began, even while other goroutines walk
-// continuously.
+// A walk through /proc sees every process that was started before it began, even while other
+// goroutines walk continuously.
 func TestWalk_FindsEveryProcessStartedBeforeIt(t *testing.T) {
 	var lookers sync.WaitGroup
 	for range 8 {
@@ -207,8 +208,8 @@ func TestWalk_FindsEveryProcessStartedBeforeIt(t *testing.T) {
 	lookers.Wait()
 }
 
-// A process without an environment might be in the middle of an exec, so the walk waits for the
-// environment. After a while it stops waiting.
+// A process without an environment might be in the middle of an exec, so a walk through /proc waits
+// for the environment. After a while it stops waiting.
 func TestWalk_StopsWaitingForEmptyEnvironment(t *testing.T) {
 	spec := self("wait")
 	spec.NoCgroup = true
@@ -227,7 +228,8 @@ func TestWalk_StopsWaitingForEmptyEnvironment(t *testing.T) {
 	}
 }
 
-// After a process has executed another program, the walk waits again for its environment.
+// After a process has executed another program, a walk through /proc waits again for the
+// environment of the process.
 func TestWalk_WaitsForEnvironmentAfterExec(t *testing.T) {
 	spec := self("wait")
 	spec.NoCgroup = true
@@ -407,7 +409,7 @@ func TestProcess_EndsMembersThatLaterSearchesMiss(t *testing.T) {
 // After Kill, a member that only a later search finds is also killed at once: the waiter does not
 // wait for a process that has not received SIGKILL. The test uses a process that no search can
 // find.
-func TestKill_EndsMembersFoundAfterIt(t *testing.T) {
+func TestKill_EndsMembersThatLaterSearchesFind(t *testing.T) {
 	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
 		spec, started, other := contain(self("wait")), make(chan *proc.Process, 1), start(t, self("wait"))
 		spec.OnLeaderExit = func() {
@@ -454,7 +456,7 @@ func TestProcess_EndsProcessWithoutMainThread(t *testing.T) {
 
 // If a process has been reaped, End does not report it as unconfirmed, even if its cgroup is still
 // being removed.
-func TestEnd_ConfirmsReapedProcess(t *testing.T) {
+func TestEnd_ReturnsExitOfReapedProcessBeforeCgroupIsRemoved(t *testing.T) {
 	p := start(t, self("exit 3"))
 	awaitDone(t, p)
 	exit, err := p.NotDone().End(proc.Deadlines{})
@@ -505,7 +507,7 @@ func TestProcess_LeavesNoSurvivor(t *testing.T) {
 }
 
 // Processes that the leader leaves behind receive SIGTERM and then have the time Linger to exit.
-func TestProcess_GivesProcessesOfItsProgramTimeToExit(t *testing.T) {
+func TestProcess_GivesLeftoversTimeToExitAfterSIGTERM(t *testing.T) {
 	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
 		roleOf := func(s string) proc.Spec { spec := contain(self(s)); spec.Linger = time.Hour; return spec }
 		p := start(t, roleOf("leave-polite"))
@@ -546,7 +548,7 @@ func TestProcess_MembersListsLivingProcesses(t *testing.T) {
 		if m := p.Members(); len(m) != 1 || m[0].PID != pid {
 			t.Errorf("members %v, want %d alone", m, pid)
 		}
-		if err := syscall.Kill(p.Pid(), 0); err != nil { // for a zombie, kill succeeds
+		if err := syscall.Kill(p.Pid(), 0); err != nil { // kill also succeeds if the leader is a zombie
 			t.Errorf("the leader was reaped although its group has members: %v", err)
 		}
 		p.Kill()
@@ -751,7 +753,8 @@ func TestKill_GivesLeftoversNoTimeToExit(t *testing.T) {
 	spec.NoCgroup, spec.Linger = true, time.Hour
 	p := start(t, spec)
 	readLine(t, p)
-	// Another process starts the one that is left behind, so that only the waiter can find it.
+	// Another process starts the process that is left behind. So it is no descendant of the leader,
+	// and only the search of the waiter can find it.
 	other := start(t, self("marked "+p.Identity().Mark))
 	pid, err := strconv.Atoi(readLine(t, other))
 	if err != nil {
@@ -769,7 +772,7 @@ func TestKill_GivesLeftoversNoTimeToExit(t *testing.T) {
 // All processes with a parent-death signal are children of one OS thread. The thread ends when the
 // last of them has ended: otherwise goleak would report the goroutine of that thread at the end of
 // the tests.
-func TestStart_ForksOnOneThread(t *testing.T) {
+func TestStart_OneThreadForksProcessesWithParentDeath(t *testing.T) {
 	const n = 8
 	started := make(chan *proc.Process, n)
 	for range n {

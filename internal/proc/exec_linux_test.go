@@ -49,7 +49,7 @@ func init() {
 			var late atomic.Bool
 			syscall.ForkLock.RLock() // Exec waits for this lock, which is also held while a process starts
 			go func() {
-				time.Sleep(10 * time.Millisecond) // without waiting, Exec would set LATE=false
+				time.Sleep(10 * time.Millisecond) // if Exec did not wait for this, it would set LATE=false
 				late.Store(true)
 				syscall.ForkLock.RUnlock()
 			}()
@@ -150,7 +150,7 @@ func TestOutput_PauseLosesNoOutput(t *testing.T) {
 	select {
 	case text := <-got:
 		t.Errorf("read during the pause: %q", text)
-	case <-time.After(20 * time.Millisecond): // no event announces that the reader stays blocked
+	case <-time.After(20 * time.Millisecond): // the reader has stayed blocked for a while
 	}
 	o.Resume()
 	for rest := ""; rest != " and end"; {
@@ -181,7 +181,7 @@ func TestOutput_ResumeLosesNothingOfEndedProcess(t *testing.T) {
 	if _, err := io.ReadFull(o, first); err != nil {
 		t.Fatal(err)
 	}
-	o.Resume() // as after a pause that began and ended between two Reads
+	o.Resume() // as at the end of a pause that began and ended between two Reads
 	rest, err := io.ReadAll(o)
 	if err != nil || string(first)+string(rest) != "all of it" {
 		t.Errorf("read %q and %q, %v", first, rest, err)

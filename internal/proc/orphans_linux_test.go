@@ -56,7 +56,7 @@ func init() {
 	}
 	// The role "blind" cannot open any file. It prints whether the owner of a mark is known to be dead.
 	roles["blind"] = func(args []string) {
-		proc.OwnerIsDead(args[0]) // reads the owner of this program, which the second call does not read again
+		proc.OwnerIsDead(args[0]) // remembers the owner of this program for the second call
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{}); err != nil {
 			panic(err)
 		}
@@ -231,7 +231,7 @@ func TestStart_KillsOnlyProcessesBoundToDeadPrograms(t *testing.T) {
 }
 
 // A program that cannot open files does not conclude that other programs are dead.
-func TestStart_TakesNoProgramForDeadWithoutFileDescriptors(t *testing.T) {
+func TestStart_TakesNoRunningProgramForDeadIfFilesCannotBeOpened(t *testing.T) {
 	link, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
 		t.Fatal(err)

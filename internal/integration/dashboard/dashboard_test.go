@@ -88,7 +88,8 @@ func TestDashboard_IsAcceptedByGrafana(t *testing.T) {
 	}
 }
 
-// strict must reject fields that Grafana would drop, and values that Grafana would misunderstand.
+// The function strict reads the dashboard in these tests. It must reject fields that Grafana would
+// drop, and values that Grafana would misunderstand.
 func TestStrictParser_RejectsMistakesInDashboard(t *testing.T) {
 	good := read(t)
 	for what, change := range map[string][2]string{

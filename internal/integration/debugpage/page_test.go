@@ -59,7 +59,8 @@ func hold(s *ctxshutdown.Swansong, name string, n int) (release func()) {
 // The page follows the shutdown of a process, with real signals, phases and guards.
 func TestPage_ShowsPhasesAndGuardsDuringDrain(t *testing.T) {
 	needBrowser(t) // called before the test starts the process, because t.Skip after that would leave the process running
-	// This time is longer than the test, and short enough to be counted down in seconds.
+	// The phases last longer than the test, and are short enough for the page to count them down in
+	// seconds.
 	const rung = 59 * time.Second
 	begin, finish, end := make(chan *ctxshutdown.Swansong), make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -84,7 +85,7 @@ func TestPage_ShowsPhasesAndGuardsDuringDrain(t *testing.T) {
 	p := newPage(t, serve(t, scope))
 	p.open("")
 	p.says("#state", "Running")
-	p.eval(`window.same = true`) // a reload would delete this variable
+	p.eval(`window.same = true`) // a reload of the page would delete this variable
 	orders := hold(root, "orders", 3)
 	p.says("#tree", "orders")
 	p.says("[aria-current=step]", "Serving")
@@ -143,7 +144,7 @@ func TestPage_ShowsTenThousandScopes(t *testing.T) {
 	p.says("#tree", "more row")
 	s.Shutdown()
 	p.says("#state", "Draining")
-	p.says(".blockers", "http in 10,000 scopes") // one blocker for all 10,000 scopes
+	p.says(".blockers", "http in 10,000 scopes") // the page shows one blocker for all 10,000 scopes
 	p.says(".blockers", "the-one-that-matters")
 	p.shot("many")
 	nodes := `document.querySelectorAll("*").length`

@@ -88,7 +88,7 @@ func fits(p phases, before, grace time.Duration) error {
 	return nil
 }
 
-func TestFits_ComparesPhasesWithTimeLimit(t *testing.T) {
+func TestFits_RefusesPhasesNotShorterThanTimeLimit(t *testing.T) {
 	l, err := parsePhases([]string{"-lame-duck=5s", "-other", "-soft=15s", "-hard=2s"})
 	if err != nil || fits(l, 0, 30*time.Second) != nil || fits(l, 7*time.Second, 30*time.Second) != nil {
 		t.Error("fits refuses times that fit")

@@ -166,7 +166,7 @@ func jobs(t *testing.T) map[string]*nomad.Job {
 		if err := in.Decode(&file); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		file.Job.Canonicalize() // Canonicalize sets the defaults of the server
+		file.Job.Canonicalize() // sets the defaults, as the Nomad server does
 		all[strings.TrimSuffix(name, ".nomad.json")] = file.Job
 	}
 	return all
