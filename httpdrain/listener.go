@@ -23,6 +23,10 @@ const (
 	// deadline has been set, because another goroutine accepts the connections, say. Then it closes
 	// the listener.
 	silentTimeout = time.Second
+	// queuedFactor is how many times longer the drain waits if clients are in the accept queue. On a
+	// busy machine, the goroutine that accepts may not run for more than a second, for example while
+	// a hundred other goroutines compute the signatures of TLS handshakes.
+	queuedFactor = 10
 	// maxLateConns limits how many connections are accepted after the scope has been stopped, in
 	// case clients connect all the time: after that number the listener closes as soon as its queue
 	// is empty, without a lull, and after twice that number in any case. It is the kernel's default
@@ -118,13 +122,17 @@ func (l *listener) setAccepting(is bool) {
 	l.mu.Unlock()
 }
 
-// onTimer closes the listener when the timer has expired waitSteps times during one call of Accept.
-// See waitSteps for why the timer expires more than once. Between two calls of Accept, the queue
-// may have connections, so onTimer closes nothing then, and the next call starts the timer anew.
+// onTimer closes the listener when the timer has expired waitSteps times during one call of Accept,
+// or queuedFactor times as often if clients are in the accept queue. See waitSteps for why the timer
+// expires more than once. Between two calls of Accept, the queue may have connections, so onTimer
+// closes nothing then, and the next call starts the timer anew.
 func (l *listener) onTimer() {
 	l.mu.Lock()
 	l.steps--
 	isOver := l.accepting && l.steps <= 0
+	if isOver && l.steps > waitSteps-queuedFactor*waitSteps && socket.HasQueued(l.queue) {
+		isOver = false
+	}
 	if l.accepting && !isOver {
 		l.timer.Reset(l.interval)
 	}
