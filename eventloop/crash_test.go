@@ -37,7 +37,7 @@ func TestSubprocess_MainOfRunPanics(t *testing.T) {
 	l := eventloop.New(app)
 	l.Run(context.Background(), func(context.Context) error {
 		app.Shutdown()
-		for app.GuardCount() > 1 { // the last guard is that of the loop itself
+		for app.GuardCount() > 1 { // wait until only the loop itself holds a guard
 			runtime.Gosched()
 		}
 		panic(lateValue{func() bool { return app.GuardCount() == 0 }})

@@ -33,7 +33,7 @@ func TestSubprocess_DropsLoops(t *testing.T) {
 		runtime.GC()
 		select {
 		case <-done:
-		case <-time.After(10 * time.Millisecond): // collect again: the loop may have become unreachable since
+		case <-time.After(10 * time.Millisecond): // collect again: the loop may be unreachable only now
 		case <-late:
 			t.Fatal("the loop has not been stopped")
 		}

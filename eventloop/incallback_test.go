@@ -37,7 +37,7 @@ func TestWaits_AreRefusedInCallbacks(t *testing.T) {
 					for l.Post(nop) {
 					}
 					for !p.Submit(func() { <-end }) {
-						runtime.Gosched() // the worker makes room when it counts the offload as finished
+						runtime.Gosched() // there is room once the worker has counted the offload as finished
 					}
 					eventloop.Async(l, time.Hour, func(_ context.Context, c func(int, error)) { go func() { <-end; c(1, nil) }() }, func(int, error) {})
 					testkit.ErrorIs(t, "Quiesce", l.Quiesce(time.Hour), eventloop.ErrInCallback)

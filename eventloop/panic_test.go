@@ -148,7 +148,7 @@ func TestTimers_ContinueAfterPanic(t *testing.T) {
 
 // If a timer function panics and later a callback panics, the second panic is attributed to the
 // callback.
-func TestPanic_IsAttributedToCallbackAfterTimer(t *testing.T) {
+func TestPanic_InCallbackIsNotAttributedToEarlierTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
 		l := startedIn(t, t.Context(), eventloop.WithPanicHandler(func(err *eventloop.PanicError) bool { told = append(told, err.In); return true }))

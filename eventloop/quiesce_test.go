@@ -288,7 +288,7 @@ func TestQuiesce_NamesInitFunction(t *testing.T) {
 // If the time-out is zero and the loop has nothing to run, Quiesce returns nil even if the loop's
 // goroutine is not asleep yet. In the test, other goroutines read the counts to keep it awake
 // longer.
-func TestQuiesce_ZeroTimeoutChecksOnce(t *testing.T) {
+func TestQuiesce_ZeroTimeoutReturnsNilIfLoopIsIdle(t *testing.T) {
 	for range 20 {
 		l := startLoop(t)
 		testkit.ErrorIs(t, "Quiesce after Start", l.Quiesce(0), nil)

@@ -57,7 +57,7 @@ func TestRun_UsesCallersGoroutine(t *testing.T) {
 	testkit.ErrorIs(t, "Run", l.Run(context.Background(), func(context.Context) error { return nil }), nil)
 }
 
-func TestRun_EndsContextOfMain(t *testing.T) {
+func TestRun_StopOrPanicEndsContextOfMain(t *testing.T) {
 	for name, stop := range map[string]func(l *eventloop.Loop, cancel context.CancelFunc){
 		"Stop":             func(l *eventloop.Loop, _ context.CancelFunc) { l.Stop() },
 		"Stop on the loop": func(l *eventloop.Loop, _ context.CancelFunc) { l.Post(func() { l.Stop() }) },

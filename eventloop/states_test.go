@@ -117,7 +117,7 @@ func TestState_StringNamesState(t *testing.T) {
 
 // If a loop is stopped in any way while its init function runs, the loop ends.
 // docs/internals/eventloop.md#states
-func TestStop_TakesEffectDuringStart(t *testing.T) {
+func TestStop_DuringInitFunctionEndsLoop(t *testing.T) {
 	for name, stop := range map[string]func(l *eventloop.Loop, cancel func()){
 		"Stop":            func(l *eventloop.Loop, _ func()) { l.Stop() },
 		"the scope above": func(l *eventloop.Loop, cancel func()) { cancel(); <-l.ShutdownHandle().Signal() },

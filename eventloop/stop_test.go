@@ -183,7 +183,7 @@ func TestStop_MayBeCalledRepeatedly(t *testing.T) {
 
 // A callback, a timer function or a completion may call Stop. The loop then stops and does not
 // deadlock. docs/internals/eventloop.md#stop-from-a-callback
-func TestStop_FromCallbackTakesEffect(t *testing.T) {
+func TestStop_FromCallbackStopsLoopWithoutDeadlock(t *testing.T) {
 	for name, from := range map[string]func(t *testing.T, l *eventloop.Loop, stop func()){
 		"a callback": func(t *testing.T, l *eventloop.Loop, stop func()) { l.Post(stop) },
 		"two callbacks": func(t *testing.T, l *eventloop.Loop, stop func()) {
@@ -286,7 +286,7 @@ func TestStop_OfParentScopeStopsLoop(t *testing.T) {
 // cancelled timers are counted. If a parent scope is stopped, the state of the loop changes first,
 // and then another goroutine cancels the timers and triggers the handle. With many timers this
 // takes a while, during which the loop must not end.
-func TestStop_CompletionResolvesLast(t *testing.T) {
+func TestStop_CompletionWaitsForTimersAndShutdownHandle(t *testing.T) {
 	// Cancelling this many timers takes so long that the loop could end first.
 	const timers = 50_000
 	for range 30 {
@@ -310,7 +310,7 @@ func TestStop_CompletionResolvesLast(t *testing.T) {
 
 // If a loop was never started, or was created in a stopped scope, its completion also resolves only
 // after the shutdown handle has been triggered.
-func TestStop_IdleLoopCompletesAfterTriggerOfHandle(t *testing.T) {
+func TestStop_LoopNeverStartedCompletesAfterTriggerOfHandle(t *testing.T) {
 	for range 100 {
 		app := ctxshutdown.New(context.Background())
 		l := eventloop.New(app)
@@ -375,7 +375,7 @@ func TestStop_WaitsForOffloads(t *testing.T) {
 
 // After Force, accepted callbacks still run, offloads complete with the cause, and the context of
 // their work ends.
-func TestForce_CompletesOffloadsAndRunsQueue(t *testing.T) {
+func TestForce_CompletesOffloadsAndRunsAcceptedCallbacks(t *testing.T) {
 	app := ctxshutdown.New(context.Background())
 	l := startedIn(t, app)
 	p := newPool(t, 1)
@@ -428,12 +428,12 @@ func TestForce_OffloadWithTimeoutReceivesCauseOfForce(t *testing.T) {
 	}
 	awaitDone(t, complete)
 	s := l.Stats().Snapshot()
-	s.UnbalancedShutdowns = 0 // the counter is ignored, because it is 1 if the work took longer than the loop
+	s.UnbalancedShutdowns = 0 // do not check this counter: it is 1 if the work has ended after the loop
 	testkit.Equal(t, "counters", s, eventloop.Snapshot{Accepted: 2, Executed: 2, LateCompletions: 1})
 }
 
 // A loop that is stopped before it was started is Stopped at once and can no longer be started.
-func TestStop_BeforeStartIsFinal(t *testing.T) {
+func TestStop_BeforeStartPreventsStart(t *testing.T) {
 	l := eventloop.New(context.Background())
 	awaitDone(t, l.Stop())
 	testkit.Equal(t, "state", l.State(), eventloop.Stopped)
@@ -462,7 +462,7 @@ func TestStop_EndsLoopDespiteEndlessPosts(t *testing.T) {
 
 // The guard of a loop stands for all of its callbacks. Reports count the callbacks, and the timer
 // function that is running. docs/internals/eventloop.md#scope
-func TestReport_CountsCallbacks(t *testing.T) {
+func TestReport_CountsCallbacksThatShareGuard(t *testing.T) {
 	l := startLoop(t)
 	summary := func() string { return l.Scope().GuardReport().Summary() }
 	free := block(t, l)

@@ -79,7 +79,7 @@ func TestNotify_NotifiesSystemdOfEachPhase(t *testing.T) {
 }
 
 // During LameDuck, the time that Run requests from systemd covers all three phases.
-func TestNotify_ExtensionIncludesLameDuck(t *testing.T) {
+func TestNotify_TimeRequestedInLameDuckCoversAllPhases(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "notify")
 	s := listen(t, name)
 	p := start(t, "extends-duck", "NOTIFY_SOCKET="+name)
@@ -130,7 +130,7 @@ func TestNotify_SendsWatchdogAndExtensionInTime(t *testing.T) {
 
 // If no process listens on the notification socket, or the socket does not exist, Run logs an error
 // and continues.
-func TestNotify_ContinuesWithoutListener(t *testing.T) {
+func TestNotify_RunContinuesIfSocketHasNoListener(t *testing.T) {
 	p := start(t, "extends", "NOTIFY_SOCKET="+filepath.Join(t.TempDir(), "nobody"))
 	p.until("Serving 0")
 	p.signal(syscall.SIGTERM)

@@ -79,7 +79,7 @@ func init() {
 			r.Close()
 			pipe := make(chan os.Signal, 1)
 			signal.Notify(pipe, syscall.SIGPIPE)
-			for range 20 { // before the second one comes here, Run has received the first
+			for range 20 { // Run receives the first SIGPIPE before this goroutine receives the second one
 				if _, err := w.WriteString("x"); !errors.Is(err, syscall.EPIPE) {
 					return fmt.Errorf("the write returned %v", err)
 				}

@@ -32,7 +32,7 @@ func panicked(t *testing.T, s *ctxshutdown.Swansong) func(who string, value any,
 func TestRun_ReturnsPanicThatStopsLoop(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		f    error // the error of f
+		f    error // the error that the function given to Run returns
 		hold time.Duration
 		code int
 	}{
@@ -127,7 +127,7 @@ func TestRun_CrashesIfPanicStopsLoopAfterReturn(t *testing.T) {
 
 // A panic of f or of a hook is written while the process still drains, because the process may be
 // killed before the drain has ended. The stack of the panic is written once.
-func TestRun_WritesPanicAtOnce(t *testing.T) {
+func TestRun_WritesPanicDuringDrain(t *testing.T) {
 	discardErrors := slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError + 1}))
 	for _, test := range []struct {
 		name string

@@ -176,7 +176,7 @@ func TestRun_WorkLastsUntilItsFunctionReturns(t *testing.T) {
 	})
 }
 
-func TestRun_PanicsAfterDrain(t *testing.T) {
+func TestRun_RaisesPanicOfItsFunctionAfterDrain(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		drained := false
 		defer func() {
@@ -186,7 +186,7 @@ func TestRun_PanicsAfterDrain(t *testing.T) {
 			}
 			testkit.Equal(t, "value", p.Value, any("oops"))
 			testkit.Equal(t, "drained before", drained, true)
-			if !bytes.Contains(p.Stack, []byte("TestRun_PanicsAfterDrain")) {
+			if !bytes.Contains(p.Stack, []byte("TestRun_RaisesPanicOfItsFunctionAfterDrain")) {
 				t.Errorf("the stack is missing:\n%v", p)
 			}
 			testkit.Equal(t, "a Run after it", testkit.ErrorText(b.run(untilStopped)), "")
@@ -511,7 +511,7 @@ graceful: abandoned, see the log:
 
 // If work ends at the same time as a phase, Run counts the work either as in time or as late. The
 // log, the error of Run and the counters agree about this.
-func TestRun_LogAndErrorAndCountersAgree(t *testing.T) {
+func TestRun_LogErrorAndCountersAgreeIfWorkEndsWithPhase(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		until func(s *ctxshutdown.Swansong) // blocks until the phase ends

@@ -29,7 +29,7 @@ import (
 
 const (
 	roleVar     = "GRACEFUL_ROLE"
-	terminalVar = "GRACEFUL_TERMINAL" // set in processes that a test runs on a terminal
+	terminalVar = "GRACEFUL_TERMINAL" // set in a process that runs on a terminal
 )
 
 // long returns options for phases that last longer than any test.
@@ -386,7 +386,7 @@ graceful: abandoned (cancelled work did not return within 1ms); guards still hel
 `[1:])
 }
 
-func TestRun_PrintsBlockers(t *testing.T) {
+func TestRun_PrintsGuardsStillHeldAtExit(t *testing.T) {
 	p := start(t, "traced")
 	for _, rung := range []string{"Serving 0", "Soft 1", "Hard 2"} {
 		p.until(rung)

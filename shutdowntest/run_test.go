@@ -166,7 +166,7 @@ func TestRun_DoesNotReportGoroutineThatIsAboutToEnd(t *testing.T) {
 }
 
 // If the check waits for the goroutine that has released the last guard, the run does not deadlock.
-func TestRun_ReturnedCheckMayWaitForReleaseOfLastGuard(t *testing.T) {
+func TestRun_CheckMayWaitForGoroutineThatReleasedLastGuard(t *testing.T) {
 	for name, wait := range map[string]func(mu *sync.Mutex, done <-chan struct{}){
 		"lock":    func(mu *sync.Mutex, _ <-chan struct{}) { mu.Lock(); defer mu.Unlock() },
 		"channel": func(_ *sync.Mutex, done <-chan struct{}) { <-done },

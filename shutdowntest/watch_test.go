@@ -15,7 +15,7 @@ import (
 
 // If a scenario hangs on a mutex, Run prints its goroutines. The test runs such a scenario in
 // another process, since only the end of that process ends the scenario.
-func TestRun_ReportsHang(t *testing.T) {
+func TestRun_PrintsGoroutinesOfScenarioThatHangsOnMutex(t *testing.T) {
 	const hangs = "SHUTDOWNTEST_HANGS"
 	if os.Getenv(hangs) != "" {
 		shutdowntest.SetHangTimeout(10 * time.Millisecond)
@@ -27,7 +27,7 @@ func TestRun_ReportsHang(t *testing.T) {
 			return nil
 		})
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestRun_ReportsHang$", "-test.timeout=1m")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestRun_PrintsGoroutinesOfScenarioThatHangsOnMutex$", "-test.timeout=1m")
 	cmd.Env = append(os.Environ(), hangs+"=1")
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
@@ -40,7 +40,7 @@ func TestRun_ReportsHang(t *testing.T) {
 	defer cmd.Process.Kill()
 	told := false
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
-		told = told || strings.HasPrefix(lines.Text(), "shutdowntest: TestRun_ReportsHang has run for 10ms; its clock may stand still")
+		told = told || strings.HasPrefix(lines.Text(), "shutdowntest: TestRun_PrintsGoroutinesOfScenarioThatHangsOnMutex has run for 10ms; its clock may stand still")
 		if told && strings.Contains(lines.Text(), "watch_test.go") { // the line of output is part of the stack of the hanging goroutine
 			return
 		}
