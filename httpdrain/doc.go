@@ -79,7 +79,8 @@
 //     middle of a header is closed like a quiet one. The request may be lost, so the close is
 //     logged as a warning and counted by [ReadStats]. It is not an error of Serve: otherwise a
 //     single client that never finishes a header would make every drain fail. With TLS, a client
-//     that has sent a certificate and nothing else may be taken for such a client. If a client has
+//     that has sent a certificate and nothing else may be taken for such a client; and a handshake in
+//     which the client pauses for that long ends, without a warning of the drain. If a client has
 //     sent half a header together with the previous request, its connection is closed after the
 //     linger, and not counted: only net/http knows that the half header was received.
 //   - The linger begins when the kernel has accepted the response for sending, not when the client
