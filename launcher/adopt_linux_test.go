@@ -120,7 +120,9 @@ func TestLauncherDeath_RollByUserSupersedesRollOfNextLauncher(t *testing.T) {
 	web := cfg.Groups[0]
 	web.Env = append(web.Env, "NEW=1")
 	web.DependsOn = []string{"db"}
-	web.Roll.ProgressDeadline = 3 * time.Second // the deadline does not run while web waits for db, which takes longer than that
+	// The progress deadline does not run while web waits for db, which takes longer than that
+	// deadline.
+	web.Roll.ProgressDeadline = 3 * time.Second
 	db := script("db", 1, "until test -e "+open+"; do sleep 0.01; done; sleep 3.1")
 	cfg.Groups = []launcher.GroupConfig{web, db}
 	h := launchWith(t, cfg)
@@ -176,7 +178,9 @@ func TestLauncherDeath_RestartRunsEndedProcessesAgain(t *testing.T) {
 			if err := h.Restart(soon(t), "job", "once more"); err != nil {
 				t.Fatal(err)
 			}
-			awaitInFile(t, statefile.Path(cfg.Dir), `"number":2}`) // the file has no finished processes any more, so the jobs run even if the launcher is killed now
+			// The state file has no finished processes any more, so the jobs run even if the
+			// launcher is killed now.
+			awaitInFile(t, statefile.Path(cfg.Dir), `"number":2}`)
 			write(t, open)
 			h.allReady("job", 2)
 			health, _ := h.GroupHealth("job")
@@ -187,7 +191,7 @@ func TestLauncherDeath_RestartRunsEndedProcessesAgain(t *testing.T) {
 
 // A launcher can be killed between the end of a process and the writing of the state file. The next
 // one raises no alarm and continues the roll of that process, whose outcome is unknown.
-func TestLauncherDeath_NextLauncherHandlesExitMissingFromStateFile(t *testing.T) {
+func TestLauncherDeath_NextLauncherContinuesRollIfExitWasNotRecorded(t *testing.T) {
 	dir := t.TempDir()
 	ready, pids := dir+"/ready-", dir+"/pid-of-"
 	b := newBrood(t)
@@ -450,7 +454,8 @@ func TestStateFile_HangingDiskDoesNotDelayStopOfKeptGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer disk.Close()
-	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) { // until the temporary file is gone, which the launcher was writing
+	// Wait until the temporary file is gone, which the launcher was writing.
+	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
 		if _, err := os.Stat(next); errors.Is(err, fs.ErrNotExist) {
 			return
 		}

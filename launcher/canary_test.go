@@ -134,7 +134,8 @@ func TestCanaryCheck_CommandWithoutAnswerFailsRollAtProgressDeadline(t *testing.
 	h := launch(t, g).ready()
 	next := judged(g, time.Millisecond, "")
 	next.Roll.Check.Command, next.Roll.Check.Timeout = []string{program}, 10*time.Millisecond
-	next.Roll.ProgressDeadline = 2 * time.Second // long enough for the canary to start, which counts, too
+	// The canary must start before the deadline, so the deadline is long enough for a start.
+	next.Roll.ProgressDeadline = 2 * time.Second
 	over := begin(h, next)
 	h.until("the command takes too long", step("canary", "and is repeated: "+program+": the check took longer than 10ms"))
 	if err := os.Remove(program); err != nil {

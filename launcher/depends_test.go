@@ -26,7 +26,8 @@ func TestConditions_DecideWhenGroupStarts(t *testing.T) {
 	h := launch(t, never, migrate, web)
 	h.enters("migrate-1", launcher.Ready)
 	h.until("slow is started", func(e launcher.Event) bool { return e.Process == "slow-1" })
-	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) { // until web has seen that slow is started
+	// Wait until web has seen that slow is started, and waits only for migrate.
+	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
 		if got, _ := h.GroupHealth("web"); got.Message == "waits for migrate (completed)" {
 			break
 		} else if got.Total > 0 {

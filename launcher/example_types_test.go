@@ -201,7 +201,7 @@ func ExampleManager_Roll() {
 
 	bad := sleepers(1)
 	bad.Command = []string{"sh", "-c", "exit 3"}
-	bad.MinReady = time.Minute // it must stay ready for a minute
+	bad.MinReady = time.Minute // a replacement must stay ready for a minute
 	err = m.Roll(ctx, bad, "a new build")
 	var failed *launcher.RollError
 	if errors.As(err, &failed) {

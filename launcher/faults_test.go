@@ -141,7 +141,7 @@ func TestReread_PanicFailsReloadAndRaisesAlarm(t *testing.T) {
 			}
 		})
 	}
-	t.Run("by a program", func(t *testing.T) { // in this subtest, the program calls Reload on its own goroutine
+	t.Run("by a program", func(t *testing.T) { // in this subtest the program itself calls Reread, and the panic reaches it
 		again := once(func() error { panic(errFault) })
 		h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{runners("web", 1)},
 			Reread: func(context.Context, any) (launcher.Config, []string, error) { return launcher.Config{}, nil, again() }}).ready()

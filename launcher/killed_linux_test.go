@@ -462,7 +462,7 @@ func TestLauncherDeath_NextLauncherAdoptsProcesses(t *testing.T) {
 	testkit.Equal(t, "outcome", st.Outcome, launcher.Unknown)
 	testkit.Equal(t, "exit", st.Exit, "ended with an unknown status")
 	h.ready()
-	if now := h.running("web"); len(now) != 2 || now[1].ID != "web-3" { // the number 2 is not used again
+	if now := h.running("web"); len(now) != 2 || now[1].ID != "web-3" { // the id web-2 is not used again
 		t.Errorf("%+v", now)
 	}
 	testkit.Equal(t, "outcome of a process that was not adopted", h.stops("web-3").Outcome, launcher.Clean)

@@ -92,7 +92,8 @@ func TestStart_ReturnsErrorWhenDiskHangs(t *testing.T) {
 				_, err := launcher.Start(above, cfg)
 				failed <- err
 			}()
-			for above.GuardCount() == 0 { // until Start has a guard: then it writes the file or is about to
+			// Wait until Start holds a guard: from then on it writes the file, or is about to.
+			for above.GuardCount() == 0 {
 				select {
 				case err := <-failed:
 					t.Fatalf("Start failed before the disk hung: %v", err)

@@ -118,7 +118,7 @@ func TestKeptListener_ConflictingAddressIsRefused(t *testing.T) {
 
 // A kept listener with port 0 is taken over by a listener that is configured with its actual port,
 // unless the group that has it is still configured with port 0.
-func TestKeptListener_OnPort0IsTakenOverByActualPort(t *testing.T) {
+func TestKeptListener_OnPort0IsTakenOverByListenerWithActualPort(t *testing.T) {
 	b := newBrood(t)
 	web, next := kept(b.of(runners("web", 1))), kept(b.of(runners("next", 1)))
 	web.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}}
@@ -284,7 +284,7 @@ func TestKeptListener_BothListenersOnPort0AreTakenOver(t *testing.T) {
 
 // Of two kept listeners on port 0, the new configuration contains one by its actual port. The
 // listener that is still configured with port 0 takes over the other socket.
-func TestKeptListener_OnPort0IsMatchedByActualPort(t *testing.T) {
+func TestKeptListener_ActualPortSelectsOneOfTwoOnPort0(t *testing.T) {
 	b := newBrood(t)
 	web := kept(b.of(runners("web", 1)))
 	web.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}, {Address: "127.0.0.1:0"}}

@@ -23,8 +23,8 @@ func overTCP(g launcher.GroupConfig, files launcher.TLS) launcher.GroupConfig {
 	return g
 }
 
-// Processes choose ports, report them, and are rolled and stopped over them. New certificates are
-// used for the processes started later.
+// Processes choose ports and report them. The launcher rolls and stops the processes over these
+// ports. New certificates are used for the processes that are started later.
 func TestTransport_RollsAndStopsProcessesOverTCP(t *testing.T) {
 	old, next := mtlstest.New(t), mtlstest.New(t)
 	files := old.Issue(t, "web")

@@ -32,7 +32,8 @@ func damage(t *testing.T, dir string) (text []byte) {
 	return text
 }
 
-// isSetAside checks that the damaged state file has this text and a name that says so.
+// isSetAside checks that path, to which the damaged state file was renamed, says that the file is
+// corrupt, and that the file still has this text.
 func isSetAside(t *testing.T, dir, path string, text []byte) {
 	t.Helper()
 	if !strings.HasPrefix(path, statefile.Path(dir)+".corrupt-2") {

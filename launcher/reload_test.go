@@ -200,7 +200,8 @@ func TestRollback_KeepsReloadedDependencies(t *testing.T) {
 			}
 			h := launch(t, groups(c.before)...).ready()
 			next := groups(c.next, "--ready-after", "-1s")
-			next[len(next)-1].HealthCheckTimeout = 10 * time.Millisecond // applies only to replacements, because the old process has its own timeout
+			// The timeout applies only to replacements, because the old process has its own.
+			next[len(next)-1].HealthCheckTimeout = 10 * time.Millisecond
 			var failure *launcher.RollError
 			err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: next}, "test")
 			if !errors.As(err, &failure) || !failure.RolledBack {
@@ -495,7 +496,7 @@ func TestReload_DoesNotRaceWithOrdersToRoll(t *testing.T) {
 		}
 	}()
 	missing := web
-	missing.Command = []string{"/does/not/exist"} // refused, before the order takes a lock
+	missing.Command = []string{"/does/not/exist"} // refused before the order takes a lock
 	for !testkit.IsClosed(reloaded) {
 		if h.Roll(context.Background(), missing, "test") == nil {
 			t.Error("a command that does not exist is not refused")

@@ -141,7 +141,7 @@ func TestSecrets_UnreadableFileIsRefused(t *testing.T) {
 
 // A reload makes the launcher mask the new secrets. The old ones are masked until no process has
 // them any more.
-func TestReload_ChangesSecrets(t *testing.T) {
+func TestReload_MasksOldSecretsUntilNoProcessHasThem(t *testing.T) {
 	web := printing("web", "first secret, second secret", "end")
 	with := func(secret string) launcher.GroupConfig {
 		g := web

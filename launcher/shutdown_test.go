@@ -83,7 +83,8 @@ func TestGracefulShutdownCrash(t *testing.T) {
 
 func TestProcessGroupShutdown(t *testing.T) {
 	h := launch(t, runners("web", 3, "--behavior", "slow-drain", "--drain-duration", "400ms")).ready()
-	// Each process drains for longer than it takes to stop all three.
+	// The drain of each process takes longer than the launcher needs to order the stop of all
+	// three.
 	h.Shutdown()
 	draining := map[string]bool{}
 	h.until("all three drain concurrently", func(e launcher.Event) bool {
@@ -123,7 +124,7 @@ func TestRollingReplacement(t *testing.T) {
 	}
 	testkit.Equal(t, "processes of the new revision", len(now), 2)
 
-	// The events show that neither limit was ever exceeded.
+	// By the events, at least one process was ready and at most three existed at any time.
 	h.drainEvents()
 	for _, e := range h.events {
 		if e.Kind != launcher.Transition {

@@ -23,7 +23,7 @@ func obstruct(t *testing.T, dir string) (clear func()) {
 	t.Helper()
 	next := filepath.Join(dir, "state.json.next")
 	err := os.Mkdir(next, 0o700)
-	for errors.Is(err, fs.ErrExist) { // the launcher is writing the file at the moment
+	for errors.Is(err, fs.ErrExist) { // the launcher is writing the file at the moment, so try again
 		err = os.Mkdir(next, 0o700)
 	}
 	if err != nil {
@@ -95,7 +95,7 @@ func hang(t *testing.T, dir string) (next string) {
 		if err == nil {
 			return next
 		}
-		if !errors.Is(err, fs.ErrExist) { // the launcher is writing the file at the moment
+		if !errors.Is(err, fs.ErrExist) { // the launcher is writing the file at the moment, so try again
 			t.Fatal(err)
 		}
 	}

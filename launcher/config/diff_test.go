@@ -109,7 +109,7 @@ process_groups:
 }
 
 // A diff says "rolls the group" of exactly the settings whose change replaces the processes.
-func TestDiff_RollsWhatReloadRolls(t *testing.T) {
+func TestDiff_EffectIsRollsWhereReloadReplacesProcesses(t *testing.T) {
 	untold := []string{"Name", "Env", "Conditions"} // another name is another group; Env and Conditions have a key for each name in them
 	fields := reflect.TypeFor[spec.Group]()
 	for i := range fields.NumField() {

@@ -70,7 +70,7 @@ func TestParse_ErrorsDoNotShowSecrets(t *testing.T) {
 }
 
 // A configuration that a program has made can leave MinHealthy to package launcher.
-func TestConfig_PrintsGroupOfProgram(t *testing.T) {
+func TestConfig_PrintsConfigurationMadeByProgram(t *testing.T) {
 	g := launcher.DefaultGroup()
 	g.Name, g.Command = "kv", []string{"kv"}
 	made := &config.Config{Groups: []config.Group{{GroupConfig: g, Export: config.Export{Port: 50051, ServicePort: 8080}}}}
@@ -106,7 +106,7 @@ func FuzzParse_FileIsValidOrErrorHasPosition(f *testing.F) {
 			return
 		}
 		to := c.Launcher()
-		to.Guardian = []string{"guard"} // the command launcher adds the guardian
+		to.Guardian = []string{"guard"} // the command launcher adds the guardian, which keep requires
 		if c.StateDir == "" {
 			to.Dir = "/d"
 		}

@@ -13,7 +13,7 @@ import (
 
 // A configuration that a program has made can leave MinHealthy and MaxSurge to package launcher. One
 // that cannot be exported is an error.
-func TestExport_ConvertsGroupOfProgram(t *testing.T) {
+func TestExport_ConvertsConfigurationMadeByProgram(t *testing.T) {
 	read, err := config.Parse("f", []byte("process_groups: [{name: kv}]"))
 	if err != nil {
 		t.Fatal(err)

@@ -183,7 +183,7 @@ func TestStatus_ListsBlockersOfShutdown(t *testing.T) {
 	if !strings.Contains(out, "waiting for\n  web-1: stopping for ") || !strings.Contains(out, "blocked by a slow disk\n") || !strings.Contains(out, "[----------]") {
 		t.Errorf("status is\n%s", out)
 	}
-	// The second signal kills the processes, so the test does not last an hour.
+	// Without the second signal, which kills the processes, the drain would last an hour.
 	d.cmd.Process.Signal(syscall.SIGTERM)
 	s.until("the launcher is stopping", func(h health) bool { return h.Groups[0].Message == "stopping" })
 	d.cmd.Process.Signal(os.Interrupt)

@@ -31,7 +31,7 @@ func TestEvents_ShowReportOfForcedProcess(t *testing.T) {
 	}
 	defer func() { cmd.Process.Kill(); cmd.Wait() }()
 	lines := bufio.NewScanner(out)
-	reports := make(chan string, 100) // has room for more than two reports in each of the rounds below
+	reports := make(chan string, 100) // there is room for the reports of all 40 rounds below, so the goroutine never waits
 	go func() {
 		defer close(reports)
 		for more := lines.Scan(); more; {

@@ -159,7 +159,7 @@ func TestCommands_PrintErrorsAsJSON(t *testing.T) {
 }
 
 // The lines of several processes are shown in the order of their times, and no more than asked for.
-func TestLogs_MergeSeveralNames(t *testing.T) {
+func TestLogs_SortsLinesOfSeveralNamesByTime(t *testing.T) {
 	s := newSite(t, `state_dir: STATE
 process_groups:
   - {name: a, protocol: signals, command: sh, args: [-c, 'echo one; until [ -e DIR/go ]; do sleep 0.01; done; echo three; exec sleep 1000']}

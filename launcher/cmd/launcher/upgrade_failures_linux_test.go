@@ -173,7 +173,8 @@ process_groups:
 `)
 		d := s.runs()
 		d.awaits("up", func(status) bool { _, err := os.Stat(filepath.Join(s.dir, "up")); return err == nil })
-		// Two signals are handed over, although the first one has already been handled.
+		// SIGTERM and SIGINT are handed over. SIGTERM stops the launcher, and SIGINT is left out,
+		// because it would kill the process.
 		s.says("upgrade", "-f", s.file(), s.liar("SWANSONG_UPGRADE_SIGNALS=15,2 exec "+command+" "+args))
 		testkit.Equal(t, "exit code after "+args, d.ends(), 0)
 		if log := d.log(); strings.Contains(log, "FORCED") || strings.Contains(log, "KILLED") {

@@ -477,7 +477,7 @@ func TestRun_RefusesInvalidFlags(t *testing.T) {
 }
 
 // launcher.yaml is valid, and its timeouts fit together.
-func TestYAML_IsValid(t *testing.T) {
+func TestLauncherYAML_IsValidAndItsTimeoutsFitTogether(t *testing.T) {
 	text, err := os.ReadFile("launcher.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -71,7 +71,7 @@ func TestCheck_HTTPSucceedsByStatusOfResponse(t *testing.T) {
 		got := check(t, spec.Probe{HTTPGet: spec.HTTPGetAction{Path: path, Port: portOf(server.Listener.Addr().String()), Scheme: "HTTP", Headers: headers}})
 		testkit.Equal(t, path, got, want)
 	}
-	secure := httptest.NewTLSServer(mux) // its certificate is not valid for any authority
+	secure := httptest.NewTLSServer(mux) // the certificate of this server is not trusted, and a probe does not check it
 	defer secure.Close()
 	testkit.Equal(t, "HTTPS", check(t, spec.Probe{HTTPGet: spec.HTTPGetAction{Path: "/ok", Port: portOf(secure.Listener.Addr().String()), Host: "localhost", Scheme: "HTTPS"}}), "")
 	testkit.Equal(t, "nothing listens", check(t, spec.Probe{HTTPGet: spec.HTTPGetAction{Path: "/ok", Port: unused(t), Scheme: "HTTP"}}), "connection refused")

@@ -100,7 +100,7 @@ func TestWatch_OtherProbesWaitForStartupProbe(t *testing.T) {
 
 // After a failure of the startup or the liveness probe, that probe makes no more checks, because
 // the process is being stopped.
-func TestWatch_EndsAfterFailure(t *testing.T) {
+func TestWatch_StartupAndLivenessProbesEndAfterFailure(t *testing.T) {
 	for role, g := range map[string]spec.Group{"startup": {StartupProbe: probed(0, 1, 2), LivenessProbe: probed(0, 1, 1)}, "liveness": {LivenessProbe: probed(0, 1, 2)}} {
 		checks := 0
 		got := watch(t, g, time.Hour, func(time.Duration, context.Context, spec.Probe) error { checks++; return errors.New("down") })
@@ -123,7 +123,7 @@ func TestWatch_CheckThatTimesOutHasFailed(t *testing.T) {
 
 // A check that hangs does not delay the end of the probes. What it returns after their end is
 // ignored.
-func TestWatch_EndsDuringCheck(t *testing.T) {
+func TestWatch_HangingCheckDoesNotDelayEnd(t *testing.T) {
 	g := spec.Group{ReadinessProbe: probed(0, 1, 1), LivenessProbe: probed(0, 1, 1)}
 	g.ReadinessProbe.Timeout, g.LivenessProbe.Timeout = time.Hour, time.Hour
 	synctest.Test(t, func(t *testing.T) {

@@ -180,7 +180,7 @@ func TestState_RollbackPausesAfterFailure(t *testing.T) {
 	w.expectLog(t, "0s old-3 crashes", "0s rolling back paused=true given up=0: failures of old instances in a row: 1")
 }
 
-func TestState_RollsBackWhenRollbackIsCalled(t *testing.T) {
+func TestState_RollbackByOrderRemovesNewInstances(t *testing.T) {
 	w := begin(roll.Config{Desired: 2, MinHealthy: 1, MaxSurge: 1}, 2)
 	w.isReady("new-3")
 	w.state = w.state.Rollback(w.config, w.view, "by order")
@@ -289,7 +289,7 @@ func TestNext_WaitsForCanariesBeforeItReplacesOthers(t *testing.T) {
 
 // Canaries that are checked let the others follow only after they have passed a check that began
 // after the wait. A check that they passed earlier does not suffice.
-func TestNext_WaitsForCheckOfCanaries(t *testing.T) {
+func TestNext_WaitsForCanaryCheckThatBeganAfterWait(t *testing.T) {
 	c := roll.Config{Desired: 2, MinHealthy: 2, MaxSurge: 1, Canary: 1, CanaryWait: time.Minute, Checked: true, ProgressDeadline: time.Hour}
 	w := begin(c, 2)
 	w.view.Now = time.Second

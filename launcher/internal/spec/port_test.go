@@ -36,7 +36,7 @@ func TestUsesPort_FindsPlaceholderEverywhere(t *testing.T) {
 }
 
 // A process that was started without a port cannot run a hook that needs one.
-func TestSameProcess_NeedsPortOfHook(t *testing.T) {
+func TestSameProcess_IsFalseIfNewHookNeedsPort(t *testing.T) {
 	without, with := valid("web"), valid("web")
 	with.PreStop = []spec.Hook{{Command: []string{"drain", "{port}"}}}
 	if without.SameProcess(with) {

@@ -13,7 +13,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A package with more imports is initialized later, and a signal until then ends the program.
-func TestImports_AreFew(t *testing.T) {
+func TestPackageEarly_ImportsFewPackages(t *testing.T) {
 	f, err := parser.ParseFile(token.NewFileSet(), "early.go", nil, parser.ImportsOnly)
 	if err != nil {
 		t.Fatal(err)
