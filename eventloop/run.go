@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/swansong-go/swansong/internal/ctxkey"
 	"github.com/swansong-go/swansong/internal/panics"
 	"github.com/swansong-go/swansong/internal/worktext"
 )
@@ -55,7 +56,7 @@ func (l *Loop) Run(ctx context.Context, main func(ctx context.Context) error) er
 	}()
 	l.moreGuards.Add(1)
 	guard := l.guard.Clone()
-	l.trace.nameShared(guard)
+	ctxkey.NameShared(l.scope, guard)
 	release := func() {
 		guard.Release()
 		l.moreGuards.Add(-1)

@@ -51,14 +51,6 @@ func (t tracer) caller() fmt.Stringer {
 	return t.Caller()
 }
 
-// nameShared makes reports name g by the line that called into this package, and never as the oldest
-// piece of work, because g stands for all functions of the loop.
-func (t tracer) nameShared(g *ctxshutdown.Guard) {
-	if t.on() {
-		t.Name(g, ctxkey.SharedSite{Stringer: t.Caller()})
-	}
-}
-
 // callback returns a function that holds a guard while it calls f. Reports name the guard by the
 // line that called into this package.
 func (t tracer) callback(f func()) func() { return t.callbackAt(t.Caller(), f) }

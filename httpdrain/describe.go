@@ -101,16 +101,6 @@ func guardNamed(s *ctxshutdown.Swansong, site fmt.Stringer) *ctxshutdown.Guard {
 	return g
 }
 
-// tryGuardOfServe returns the guard of s that Serve holds. If s is traced, reports name it by the line
-// that has called Serve, and never as the oldest piece of work: it is as old as the server.
-func tryGuardOfServe(s *ctxshutdown.Swansong) (*ctxshutdown.Guard, bool) {
-	g, ok := s.TryGuard()
-	if t, traced := s.Value(ctxkey.Tracing{}).(ctxkey.Tracer); ok && traced {
-		t.Name(g, ctxkey.SharedSite{Stringer: t.Caller()})
-	}
-	return g, ok
-}
-
 // A requestSite is a request whose method String returns the name of the request in reports.
 type requestSite request
 

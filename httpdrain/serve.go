@@ -189,11 +189,12 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 		ended:    make(chan struct{}),
 	}
 	describer.Scope, describer.Describe, hijackDescriber.Scope = scope, d.describe, hijacks
-	g, ok := tryGuardOfServe(scope)
+	g, ok := scope.TryGuard()
 	if !ok {
 		return closeListener(ln, errStopped(s))
 	}
 	defer g.Release()
+	ctxkey.NameShared(scope, g) // the guard is as old as the server, and not the oldest piece of work
 	if p, ok := graceful.FromContext(s); ok && !o.keepInLameDuck {
 		var waiting sync.WaitGroup
 		waiting.Go(func() { d.awaitLameDuck(p) })

@@ -53,9 +53,7 @@ func Serve(s *ctxshutdown.Swansong, srv *http3.Server, pc net.PacketConn, opts .
 		return errStopped(s)
 	}
 	defer g.Release()
-	if t, traced := d.scope.Value(ctxkey.Tracing{}).(ctxkey.Tracer); traced { // named as shared, so that reports do not call it the oldest work: it is as old as the server
-		t.Name(g, ctxkey.SharedSite{Stringer: t.Caller()})
-	}
+	ctxkey.NameShared(d.scope, g) // the guard is as old as the server, and not the oldest piece of work
 
 	config := &quic.Config{}
 	if srv.QUICConfig != nil {

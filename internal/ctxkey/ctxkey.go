@@ -96,6 +96,14 @@ type Tracer interface {
 // the oldest piece of work, because the age of the guard is not that of any work.
 type SharedSite struct{ fmt.Stringer }
 
+// NameShared makes reports name guard, a *ctxshutdown.Guard of the nearest scope in ctx, by the line that
+// called into this module, as a [SharedSite]. It does nothing if that scope is not traced.
+func NameShared(ctx context.Context, guard any) {
+	if t, ok := ctx.Value(Tracing{}).(Tracer); ok {
+		t.Name(guard, SharedSite{t.Caller()})
+	}
+}
+
 // Hook is the key of a [GuardHook]. A root scope that is created from a context with this key is
 // traced and calls the hook, and so do all scopes below it. Package shutdowntest sets it.
 type Hook struct{}

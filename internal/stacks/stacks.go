@@ -157,7 +157,7 @@ func (g Group) contains(function string) bool {
 const ModulePath = "github.com/swansong-go/swansong/"
 
 // IsLibrary reports whether the function with the given full name belongs to a package of this module
-// that calls functions of the user and acquires guards for them.
+// that calls functions of the user and acquires guards for them, or that names these guards.
 func IsLibrary(function string) bool {
 	function, ok := strings.CutPrefix(function, ModulePath)
 	if !ok {
@@ -165,7 +165,7 @@ func IsLibrary(function string) bool {
 	}
 	pkg, _, _ := strings.Cut(function, ".")
 	switch pkg {
-	case "ctxshutdown", "eventloop", "graceful", "httpdrain", "integrations/http3drain", "internal/panics":
+	case "ctxshutdown", "eventloop", "graceful", "httpdrain", "integrations/http3drain", "internal/ctxkey", "internal/panics":
 		return true
 	}
 	return false
