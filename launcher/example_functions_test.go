@@ -268,8 +268,8 @@ func ExampleManager_StopGroup() {
 	ids, err := m.Signal("sleeper", syscall.SIGCONT, "test")
 	fmt.Println(len(ids), err)
 	// Output:
-	// 0 stopped by order; launcher start sleeper starts it
-	// 2 1 more than desired_instances, 1, by order
+	// 0 stopped by an operator; launcher start sleeper starts it
+	// 2 an operator has ordered 1 more than desired_instances, 1
 	// 2 <nil>
 }
 

@@ -37,7 +37,7 @@ func TestScale_NumberStaysUntilReloadChangesIt(t *testing.T) {
 		testkit.Equal(t, "all processes", got.Total, c.n)
 		testkit.Equal(t, "MinHealthy", got.MinHealthy, c.minHealthy)
 	}
-	testkit.Equal(t, "message", h.Health()[0].Message, "1 more than desired_instances, 2, by order")
+	testkit.Equal(t, "message", h.Health()[0].Message, "an operator has ordered 1 more than desired_instances, 2")
 	if err := h.Restart(soon(t), "web", "test"); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestStopGroup_StaysStoppedUntilStarted(t *testing.T) {
 	check := func(when string) {
 		t.Helper()
 		got, err := h.GroupHealth("web")
-		if err != nil || !got.Stopped || !got.Healthy || got.Total != 0 || got.Message != "stopped by order; launcher start web starts it" {
+		if err != nil || !got.Stopped || !got.Healthy || got.Total != 0 || got.Message != "stopped by an operator; launcher start web starts it" {
 			t.Errorf("%s: %+v, %v", when, got, err)
 		}
 	}

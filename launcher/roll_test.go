@@ -236,7 +236,7 @@ func TestScaleDown_OfStoppingProcessRemovesExactlyOne(t *testing.T) {
 		t.Helper()
 		health, _ := h.GroupHealth("web")
 		testkit.Equal(t, "desired "+when, health.Desired, 2)
-		if want := "1 fewer than desired_instances, 3, by order"; !strings.HasSuffix(health.Message, want) {
+		if want := "an operator has ordered 1 fewer than desired_instances, 3"; !strings.HasSuffix(health.Message, want) {
 			t.Errorf("message %s is %q, want suffix %q", when, health.Message, want)
 		}
 	}

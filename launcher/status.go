@@ -90,7 +90,7 @@ type Status = process.Status
 //	Missing  int
 //	Roll     *RollStatus // nil if no roll is under way or paused
 //	Stopping bool
-//	Stopped  bool // stopped by order: the group has no processes until [Manager.StartGroup]
+//	Stopped  bool // an operator has stopped the group, which has no processes until [Manager.StartGroup]
 //	// Unrecorded has the ids of processes to be kept that are not in the state file, because it
 //	// cannot be written. They end with the launcher.
 //	Unrecorded []string

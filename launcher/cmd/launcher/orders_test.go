@@ -25,7 +25,7 @@ func TestOrders_AcceptSeveralNames(t *testing.T) {
 	s := newSite(t, two)
 	s.runs()
 	testkit.Equal(t, "stop", s.must("stop", "b", "a", "--wait"), "b: stopped\na: stopped\n")
-	if out := s.must("status", "a", "--json=false"); out != "a  stopped, 0 of 0 ready, revision 1, stopped by order; launcher start a starts it\n"+
+	if out := s.must("status", "a", "--json=false"); out != "a  stopped, 0 of 0 ready, revision 1, stopped by an operator; launcher start a starts it\n"+
 		out[strings.Index(out, "\n")+1:] || !strings.Contains(out, "waiting for nothing") {
 		t.Errorf("status of a stopped group:\n%s", out)
 	}

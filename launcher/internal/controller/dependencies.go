@@ -42,7 +42,7 @@ func (c *Controller) IsStarted() bool {
 }
 
 // IsFinished reports whether the group has no processes, and starts none without an order. A group
-// that was stopped by order is not finished: the operator is expected to start it.
+// that an operator has stopped is not finished: the operator is expected to start it.
 func (c *Controller) IsFinished() bool {
 	return !c.awaitsDependencies && !c.revisions.Wanted().Shortfall.Stopped && c.roll == nil && len(c.instances) == 0 && (c.backOff.GivenUp || c.desired() == 0)
 }

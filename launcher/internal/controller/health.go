@@ -26,7 +26,7 @@ type Health struct {
 	Missing  int
 	Roll     *RollStatus // nil if no roll is under way or paused
 	Stopping bool
-	Stopped  bool // stopped by order: the group has no processes until [launcher.Manager.StartGroup]
+	Stopped  bool // an operator has stopped the group, which has no processes until [launcher.Manager.StartGroup]
 	// Unrecorded has the ids of processes to be kept that are not in the state file, because it
 	// cannot be written. They end with the launcher.
 	Unrecorded []string
@@ -77,12 +77,13 @@ func (c *Controller) healthMessage(h Health, now time.Time) (message string) {
 		return "stopping"
 	}
 	short := c.revisions.Wanted().Shortfall
-	// unreplaced is the number of processes that still have an old revision after a degraded roll.
-	// When one of them ends, its successor gets the wanted revision.
+	// unreplaced is the number of desired processes that do not have the wanted revision. After a
+	// degraded roll it falls whenever a process with an old revision ends, because its successor
+	// has the wanted one.
 	unreplaced := c.desired() - c.instances.liveOf(c.revisions.Current)
 	switch {
 	case short.Stopped:
-		return "stopped by order; launcher start " + c.name + " starts it"
+		return "stopped by an operator; launcher start " + c.name + " starts it"
 	case h.GivenUp:
 		message = c.givenUpError().Rule()
 	case c.roll != nil:
@@ -98,9 +99,9 @@ func (c *Controller) healthMessage(h Health, now time.Time) (message string) {
 	}
 	switch n := short.ScaledDown; {
 	case n > 0:
-		message = strings.TrimPrefix(fmt.Sprintf("%s; %d fewer than desired_instances, %d, by order", message, n, c.Config().Desired), "; ")
+		message = strings.TrimPrefix(fmt.Sprintf("%s; an operator has ordered %d fewer than desired_instances, %d", message, n, c.Config().Desired), "; ")
 	case n < 0:
-		message = strings.TrimPrefix(fmt.Sprintf("%s; %d more than desired_instances, %d, by order", message, -n, c.Config().Desired), "; ")
+		message = strings.TrimPrefix(fmt.Sprintf("%s; an operator has ordered %d more than desired_instances, %d", message, -n, c.Config().Desired), "; ")
 	}
 	return message
 }

@@ -38,7 +38,7 @@ func (c *Controller) accept(what, reason string, isDone func(Health) (bool, erro
 	return o.result
 }
 
-// StopAll stops the group by order.
+// StopAll stops the group for an operator.
 func (c *Controller) StopAll(reason string) *Result {
 	c.endRoll(&RollError{Group: c.name, Cause: fmt.Errorf("%w: %s", ErrSuperseded, reason)})
 	c.setStopped(true)
@@ -101,8 +101,8 @@ func (c *Controller) setStopped(stopped bool) {
 	}
 }
 
-// OnStopOrder records that a process is being stopped by order. With noReplacement the group has
-// one process fewer from then on.
+// OnStopOrder records that a process is being stopped because an operator has ordered that. With
+// noReplacement the group has one process fewer from then on.
 func (c *Controller) OnStopOrder(p Process, noReplacement bool) {
 	i := c.instances.of(p)
 	if i == nil {
@@ -115,7 +115,7 @@ func (c *Controller) OnStopOrder(p Process, noReplacement bool) {
 		c.scaleDown(i)
 		c.host.Record()
 	}
-	i.accounted = true // a process that was stopped by order has not failed, however it ends
+	i.accounted = true // a process that an operator has stopped has not failed, however it ends
 }
 
 // scaleDown lowers the number of desired processes by one, for both revisions of a roll. A revision

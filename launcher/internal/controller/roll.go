@@ -108,8 +108,8 @@ func (c *Controller) beginRoll(r *roll.Roll) {
 	r.Begin(c.revisions.ByNumber[r.To].Rules(), c.view(time.Now()))
 }
 
-// rollBack begins the rollback of the roll by order. A paused roll gets another result, because
-// callers that waited for it have got the result of the pause.
+// rollBack begins the rollback that an operator has ordered. A paused roll gets another result,
+// because callers that waited for it have got the result of the pause.
 func (c *Controller) rollBack(reason string) *Result {
 	paused := c.roll.Paused()
 	c.roll.OrderRollback(reason)
