@@ -33,8 +33,8 @@ const tolerance = 100 * time.Millisecond
 func deadlines(w io.Writer, n int) error {
 	const grace, sigterm, total = 200 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond
 	fmt.Fprintf(w, "\n## Deadlines\n\nProcesses that do not stop, deaf to SIGTERM too; %d shutdowns of each kind. The bound is %v of grace and %v after SIGTERM,\n"+
-		"or a total deadline of %v. Late is when the last process has been reaped: at most %v after the bound is wanted. The launcher\n"+
-		"itself is done when that is in its state file, on the disk.\n\n", n, grace, sigterm, total, tolerance)
+		"or a total deadline of %v. \"Late\" is the time from the bound until the last process has been reaped; the target is %v.\n"+
+		"The launcher itself is done when it has written that to its state file, on the disk.\n\n", n, grace, sigterm, total, tolerance)
 	fmt.Fprintf(w, "| | processes | bound | late, median | late at most | in time | launcher done, late | at most |\n"+
 		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, c := range []struct {
@@ -52,7 +52,7 @@ func deadlines(w io.Writer, n int) error {
 		}
 		g.Command, g.Env = []string{self, c.kind}, []string{role + "=stuck", "GOMAXPROCS=1"}
 		g.Shutdown.Grace, g.Shutdown.GraceEnforced, g.Shutdown.SIGTERMTimeout = grace, true, sigterm
-		g.Protocol = launcher.GRPC // with Auto, a process that starts slowly on a busy machine is stopped by signals, within Max
+		g.Protocol = launcher.GRPC // with Auto, a process that starts slowly on a busy machine could be taken for one that needs signals, and would have until Max
 		g.Restart.Policy = launcher.Never
 		cfg := launcher.Config{Groups: []launcher.GroupConfig{g}}
 		bound, name := grace+sigterm, c.kind

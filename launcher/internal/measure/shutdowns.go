@@ -120,16 +120,16 @@ func shutdowns(w io.Writer, n int) error {
 		{"time, 99 of 100", "< 5 s", round(figures.Quantile(took, 0.99)).String()},
 		{"time, longest", "< 10 s", round(slices.Max(took)).String()},
 		{"transitions logged", "", fmt.Sprint(transitions)},
-		{"of which do not follow from the one logged before", "0", fmt.Sprint(gaps)},
+		{"transitions that do not begin in the state logged before", "0", fmt.Sprint(gaps)},
 		{"processes whose end was not logged", "0", fmt.Sprint(unfinished)},
-		{"ends other than those of their behavior", "0", fmt.Sprint(unexpected)},
+		{"processes whose outcome is not the expected one", "0", fmt.Sprint(unexpected)},
 		{"survivors", "0", fmt.Sprint(survivors)},
 	} {
 		figures.Row(w, row[:]...)
 	}
-	mustBeNone("transitions that do not follow from the one before", gaps)
+	mustBeNone("transitions that do not begin in the state logged before", gaps)
 	mustBeNone("processes whose end was not logged", unfinished)
-	mustBeNone("ends other than those of their behavior", unexpected)
+	mustBeNone("processes whose outcome is not the expected one", unexpected)
 	mustBeNone("survivors", survivors)
 	return nil
 }

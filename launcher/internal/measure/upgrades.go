@@ -61,8 +61,8 @@ func upgrades(w io.Writer, times int) error {
 		"in the middle of a roll.\n\n| | target | measured |\n| --- | ---: | ---: |\n", times)
 	figures.Row(w, "requests, and lost ones", "0 lost", fmt.Sprintf("%d, %d lost", requests, len(l.Failures())))
 	mustBeNone("requests lost during upgrades", len(l.Failures()))
-	mustBeNone("processes that ended otherwise than cleanly", u.unclean())
-	figures.Row(w, "processes that ended otherwise than cleanly", "0", fmt.Sprint(u.unclean()))
+	mustBeNone("processes that did not end cleanly", u.unclean())
+	figures.Row(w, "processes that did not end cleanly", "0", fmt.Sprint(u.unclean()))
 	figures.Row(w, "rolls that upgrades have interrupted, and completed ones", "–", fmt.Sprintf("%d, %d", u.rolls, strings.Count(u.log.String(), "msg=roll-done")))
 	figures.Row(w, "the command upgrade, median (largest); the longest wait of a client", "–", fmt.Sprintf("%s; %v", spread(took), round(longest)))
 	return nil
@@ -169,7 +169,7 @@ func (u *upgrading) settle() (err error) {
 	return err
 }
 
-// unclean returns the number of processes that ended otherwise than cleanly.
+// unclean returns the number of processes that did not end with the outcome CLEAN.
 func (u *upgrading) unclean() (n int) {
 	for line := range strings.Lines(u.log.String()) {
 		if strings.Contains(line, "outcome=") && !strings.Contains(line, "outcome=CLEAN") {
