@@ -15,9 +15,9 @@ import (
 )
 
 // Reserve assigns the sockets of an earlier launcher to the listeners of the same groups. Call it
-// before Open. Otherwise a group could take over the socket of another group: the kernel may have
-// given that one, configured with port 0, the very port that the first group is configured with.
-// Then its processes would serve the clients of the other group.
+// before Open. Otherwise a group could take over the socket of another group, and its processes
+// would serve the clients of that group. For example, the other group is configured with port 0,
+// and the kernel has given it the port with which the first group is configured now.
 //
 // Within a group, a listener that is configured with the port of a socket gets that socket. A
 // listener with port 0 gets one of the others, because it can have any port.
