@@ -75,8 +75,8 @@ func callError(name string, f func() error) (p *PanicError, err error) {
 	return p, err
 }
 
-// Writer returns a writer that calls w, and that returns a [*PanicError] if w panics. It returns
-// nil and an *os.File as they are.
+// Writer returns a writer that calls w, and that returns a [*PanicError] if w panics. It returns w
+// itself if w is nil or an *os.File.
 func Writer(name string, w io.Writer) io.Writer {
 	if w == nil {
 		return nil

@@ -47,7 +47,7 @@ func LookUp(g spec.Group) (as *proc.User, env []string, field string, err error)
 	}
 	switch {
 	case int(as.UID) == os.Geteuid() && int(as.GID) == os.Getegid():
-		return nil, env, "", nil // without privileges, setting even the present user and group fails
+		return nil, env, "", nil // return nil, because without privileges even setting the user and group that a process has fails
 	case !isPrivileged():
 		return nil, nil, cmp.Or(field, "UserGroup"), errors.New("only root, or a launcher with the capabilities CAP_SETUID, CAP_SETGID and CAP_KILL, can start and stop processes as another user")
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// becomeReadyIfComplete makes a starting process ready, if everything that its readiness depends on
-// is there: what its protocol says, and the success of its startup and readiness probes.
+// becomeReadyIfComplete makes a starting process ready if both conditions hold: by its protocol the
+// process is ready, and its startup and readiness probes have succeeded.
 func (m *Machine) becomeReadyIfComplete(now time.Time) []Action {
 	if m.phase != starting || !m.Said.Ready && !m.decideByProbes() || m.missingProbe() != "" {
 		return m.tick(now)
