@@ -296,7 +296,7 @@ func TestTrace_LogsNothingByDefault(t *testing.T) {
 	slog.SetDefault(slog.New(slog.NewTextHandler(reports, nil)))
 	for _, opts := range [][]ctxshutdown.Option{nil, {ctxshutdown.WithTrace()}, {ctxshutdown.WithTrace(), ctxshutdown.WithLogger(nil)}} {
 		func() {
-			ctxshutdown.New(context.Background(), opts...).Completion() // collected without Shutdown
+			ctxshutdown.New(context.Background(), opts...).Completion() // this root is collected without Shutdown
 			s := ctxshutdown.New(context.Background(), opts...)
 			g := s.Guard()
 			s.Force(nil)

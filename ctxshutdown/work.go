@@ -24,7 +24,7 @@ import (
 // finds the hard contexts of descendants through the tree. The first Work therefore pins the node,
 // which keeps it in the child list of its parent without a guard.
 type work struct {
-	ctx        context.Context // returned by Work; has the values of the scope and ends when hard ends
+	ctx        context.Context // returned by Work; ends with the context hard, and has the values of the scope
 	hard       context.Context // ends when the Work ends, and carries no values
 	cancel     context.CancelCauseFunc
 	registered atomic.Bool // set once everything that must end the Work can find it; see registerWork

@@ -12,9 +12,10 @@ import (
 var (
 	// ErrStarted is returned by the second Start or Run of a loop.
 	ErrStarted = errors.New("eventloop: the loop was started before; a loop runs once, create another with New")
-	// ErrStopped is returned after the loop or its parent scope has been stopped.
+	// ErrStopped is returned by operations on a loop that has been stopped, or whose parent scope
+	// has been stopped.
 	ErrStopped = errors.New("eventloop: the loop has been stopped; create another with New")
-	// ErrNotRunning is returned before the loop is running.
+	// ErrNotRunning is returned by operations that need a running loop, before the loop is running.
 	ErrNotRunning = errors.New("eventloop: the loop is not running; call Start or Run first")
 )
 
@@ -106,7 +107,7 @@ func New(ctx context.Context, opts ...Option) *Loop {
 func (l *loop) describe(guards int) ctxkey.Work {
 	own := int(l.moreGuards.Load())
 	if l.state() != Stopped {
-		own++ // until then the loop holds l.guard
+		own++ // a loop that is not Stopped holds l.guard
 	}
 	c := l.counts()
 	if c.In != "" {
@@ -192,7 +193,7 @@ func (l *loop) beginStop() {
 	if changed {
 		l.box.wake()
 	}
-	// If the loop has been started, its goroutine or the method begin releases the guard.
+	// If the loop has been started, its goroutine or the method begin releases l.guard.
 	if changed && from == Idle {
 		l.guard.Release()
 	}

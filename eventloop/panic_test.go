@@ -169,7 +169,7 @@ func TestTimers_ThatPanicDoNotStarveCallbacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context(), eventloop.WithPanicHandler(func(*eventloop.PanicError) bool { return true }))
 		var posted, ran atomic.Int64
-		// This is the number of timer functions that have run while a callback was waiting; see
+		// timers is the number of timer functions that have run while a callback was waiting; see
 		// TestTimers_ThatAreAlwaysDueDoNotStarveCallbacks.
 		timers := 0
 		begun := make(chan struct{})

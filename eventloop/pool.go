@@ -183,7 +183,7 @@ func (p *Pool) guardTraced(j job) bool {
 	}
 	guard, ok := p.scope.TryGuard()
 	if ok {
-		p.trace.Name(guard, j.more.site) // not the line that called fillRoom on another goroutine
+		p.trace.Name(guard, j.more.site) // the line of Submit, even if fillRoom runs on another goroutine
 		j.more.guard = guard
 	}
 	return ok

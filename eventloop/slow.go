@@ -46,7 +46,7 @@ type stopwatch struct {
 	queued   time.Time // when the next callback was queued, at the latest
 	taken    time.Time // when the loop has taken the batch
 	reported bool      // a callback of the batch was queued longer than limit
-	traced   func()    // the function that the running function calls, if the loop is traced
+	traced   func()    // the running function; if the loop is traced, the function that it calls
 	done     any       // the user's function, if the running function is a completion
 
 	slow                     atomic.Uint64

@@ -24,11 +24,11 @@ func (r *run) finish(progress *progressLine) error {
 	if r.result != nil {
 		if err, ok := r.handover.close(); ok {
 			r.recordResult(err)
-		} // if f has not returned, its guard is reported as abandoned
+		} // if f, the function given to Run, has not returned, its guard is reported as abandoned
 	}
 	failure := r.failure
 	if now.outcome == cutShort && refusal.Is(failure, context.Cause(r.scope.Work())) {
-		failure = nil // if f only returns the cause of Force, that is not a failure
+		failure = nil // f, the function given to Run, has not failed if it only returns the cause of Force
 	}
 	if err := r.hooks.close(); err != nil {
 		failure = errors.Join(failure, err)

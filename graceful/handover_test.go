@@ -22,7 +22,7 @@ func TestHandover_ErrorIsEitherDeliveredOrRefused(t *testing.T) {
 	for i := range 10_000 {
 		h := &handover{result: make(chan error, 1)}
 		meet <- h
-		for range i % 300 { // varies the time between the two calls
+		for range i % 300 { // varies the time between the calls of give and close
 			h.closed.Load()
 		}
 		err, taken := h.close()

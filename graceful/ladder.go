@@ -81,8 +81,8 @@ const (
 	drained                     // the root scope is complete
 )
 
-// An event is an input of the ladder. The events asked, signalled, returned, stopped and forced
-// have a cause.
+// An event is an input of the ladder, the state machine of the phases. The events asked, signalled,
+// returned, stopped and forced have a cause.
 type event struct {
 	kind      eventKind
 	at        time.Time
@@ -166,7 +166,7 @@ func (l *ladder) timeout() error {
 	return fmt.Errorf("graceful: cancelled work did not return within %v", limit)
 }
 
-// begin leaves the phase Serving.
+// begin changes the phase from Serving to LameDuck or, if the lame-duck delay is 0, to Soft.
 func (l *ladder) begin(e event) []action {
 	if l.delay > 0 {
 		return l.enter(LameDuck, e)

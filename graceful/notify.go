@@ -50,7 +50,7 @@ func (m *manager) watch(st Status) {
 	m.last = st
 }
 
-// end returns when Exit begins at the latest.
+// end returns the time at which the phase Exit begins at the latest.
 func (c *config) end(st Status) time.Time {
 	switch st.Rung {
 	case LameDuck:

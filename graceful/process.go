@@ -10,9 +10,9 @@ import (
 	"github.com/swansong-go/swansong/internal/ctxkey"
 )
 
-// A Process is one call of [Run]. [FromContext] finds it in the scope that Run passes to f, and in
-// every context derived from that scope. The zero value is not usable. The methods may be called
-// concurrently, and after Run has returned.
+// A Process is one call of [Run]. [FromContext] finds it in the scope that Run passes to its
+// function f, and in every context derived from that scope. The zero value is not usable. The
+// methods may be called concurrently, and after Run has returned.
 type Process struct {
 	config   config
 	scope    *ctxshutdown.Swansong
@@ -24,7 +24,7 @@ type Process struct {
 	mu              sync.Mutex
 	ladder          ladder
 	watchers        []*watcher
-	blockers        *ctxshutdown.GuardReport // the guards that were held before the latest change to Hard or Exit
+	blockers        *ctxshutdown.GuardReport // the guards held before the latest change of the phase to Hard or Exit
 	callbackPanic   *PanicError              // the first panic of a callback
 	panicTaken      bool                     // takePanic was called, so Run does not raise a later panic
 	loopPanics      []*PanicError            // the panics that have stopped an event loop or a pool
@@ -135,10 +135,10 @@ func (p *Process) current() ladder {
 }
 
 // Ready reports that the program is serving. Under systemd it sends READY=1, which a unit with
-// Type=notify waits for, so f calls it when its listeners are open. It has no effect if it was
-// called before, if the process has been asked to stop, or if ctx does not derive from the scope of
-// [Run]. If [Listen] was called, and has not returned some of the inherited listeners, Ready reports
-// these as a warning.
+// Type=notify waits for, so the function given to [Run] calls it when its listeners are open. It
+// has no effect if it was called before, if the process has been asked to stop, or if ctx does not
+// derive from the scope of [Run]. If [Listen] was called, and has not returned some of the
+// inherited listeners, Ready reports these as a warning.
 func Ready(ctx context.Context) {
 	p, ok := FromContext(ctx)
 	if !ok {

@@ -192,7 +192,7 @@ func (r *run) nextEvent(in *inputs, timer <-chan time.Time) (e event, ok bool) {
 	case <-timer:
 		return event{kind: timerFired}, true
 	case <-in.watchdog:
-		// Errors are ignored, because systemd notices that the message is missing.
+		// If the message cannot be sent, systemd notices that it is missing.
 		in.manager.write("WATCHDOG=1")
 		return e, false
 	case err := <-r.panics:
@@ -207,9 +207,10 @@ func (r *run) nextEvent(in *inputs, timer <-chan time.Time) (e event, ok bool) {
 	}
 }
 
-// start calls f in a goroutine of the scope "main". This goroutine holds a guard until Run has
-// processed the return of f and the hooks have run. If it released the guard earlier and no other
-// guard were held, the scope would be complete before the hooks have run.
+// start calls f, the function given to Run, in a goroutine of the scope "main". This goroutine
+// holds a guard until Run has processed the return of f and the hooks have run. If it released the
+// guard earlier and no other guard were held, the scope would be complete before the hooks have
+// run.
 func (r *run) start() {
 	d := &ctxkey.WorkDescriber{Describe: func(int) ctxkey.Work { return ctxkey.Work{} }} // reports do not count f as work, because f waits for the work
 	r.main, _ = ctxshutdown.WithCancel(context.WithValue(r.scope.Work(), ctxkey.Describer{}, d), ctxshutdown.WithName("main"))
@@ -240,10 +241,10 @@ func (r *run) handle(e event) {
 		}
 	}
 	if next.Rung > Serving {
-		r.signals.beginDrain() // called before r.step, because r.step makes the logger write
+		r.signals.beginDrain() // before r.step, which makes the logger write and so can cause a SIGPIPE
 	}
 	if held != nil {
-		r.setBlockers(held.Report) // before r.step, because r.step notifies the logger, which logs these guards
+		r.setBlockers(held.Report) // before r.step, because r.step makes the logger list these guards
 	}
 	actions, now := r.step(e)
 	if now.Rung == Soft || now.Rung == Hard {
@@ -277,8 +278,8 @@ func (r *run) handle(e event) {
 	}
 }
 
-// releaseGuard makes the goroutine that calls f release its guard. If f has returned, releaseGuard
-// waits until the guard has been released, so that no report names it.
+// releaseGuard makes the goroutine that calls f, the function given to Run, release its guard. If f
+// has returned, releaseGuard waits until the guard has been released, so that no report names it.
 func (r *run) releaseGuard() {
 	if !isClosed(r.releaseMain) {
 		close(r.releaseMain)
@@ -288,8 +289,8 @@ func (r *run) releaseGuard() {
 	}
 }
 
-// recordResult stores the error of f and returns the cause of the stop. An error that only repeats
-// why the scope was stopped is not a failure.
+// recordResult stores the error of f, the function given to Run, and returns the cause of the stop.
+// An error that only repeats why the scope was stopped is not a failure.
 func (r *run) recordResult(err error) (cause error) {
 	if r.scope.Err() != nil && (refusal.Is(err, r.scope.Err()) || refusal.Is(err, context.Cause(r.scope))) {
 		err = nil
@@ -319,8 +320,8 @@ func (r *run) forced() event {
 
 // blockers returns the guards that are held now, or nil if the scope is complete. If the report is
 // empty, the last guard was being released or transferred at that moment, and blockers makes
-// another report. This ends, because f holds a guard until the scope has been stopped, and a
-// stopped scope without guards is complete.
+// another report. This ends, because f, the function given to Run, holds a guard until the scope
+// has been stopped, and a stopped scope without guards is complete.
 func blockers(c *ctxshutdown.Completion, why error) (held *ctxshutdown.DrainError) {
 	ended, cancel := context.WithCancelCause(context.Background())
 	cancel(why)

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	firstWaitReport    = time.Second     // time from the beginning of Soft to the first report
-	waitReportInterval = 5 * time.Second // time between two reports
+	firstWaitReport    = time.Second     // from the beginning of Soft to the first report of a waitReporter
+	waitReportInterval = 5 * time.Second // between two reports of a waitReporter
 )
 
 // A waitReporter reports at regular intervals what a long drain waits for: to the logger, or to the
@@ -25,7 +25,7 @@ type waitReporter struct {
 	*Process
 	manager  *manager
 	progress *progressLine
-	timer    *time.Timer   // starts the next report; nil before the beginning of Soft
+	timer    *time.Timer   // makes the next report; nil before the beginning of Soft
 	writing  chan struct{} // closed at the end of the report that is being written; nil before the first one
 	stopped  bool
 }

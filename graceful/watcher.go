@@ -6,7 +6,7 @@ import "sync"
 // statuses to deliver.
 type watcher struct {
 	f    func(Status)
-	fail func(error) // called with the panic of the watching function
+	fail func(error) // called with the panic of f
 
 	mu      sync.Mutex
 	queue   []Status

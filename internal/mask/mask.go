@@ -23,7 +23,7 @@ type Masker struct {
 	// texts are the texts to mask, by their first bytes; see start. Texts with the same first bytes
 	// are ordered by length, the longest first.
 	texts   map[uint32][]string
-	filter  [1 << (filterBits - 6)]uint64 // has a set bit for each key of texts; see mayStart
+	filter  [1 << (filterBits - 6)]uint64 // has a bit set for each key of the map texts; see mayStart
 	longest int                           // length of the longest text
 }
 

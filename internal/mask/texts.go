@@ -77,8 +77,8 @@ func escapedInURLs(value string) []string {
 	all := strings.ReplaceAll(query, "+", "%20") // QueryEscape makes each space a +, and each + a %2B
 	return []string{
 		query, url.PathEscape(value), // as escaped in Go and HTML forms
-		all, strings.ReplaceAll(all, "%2F", "/"), // in Python, PHP and Ruby
-		unescapedByComponent.Replace(all), unescapedByURI.Replace(all), // in JavaScript
+		all, strings.ReplaceAll(all, "%2F", "/"), // as escaped in Python, PHP and Ruby
+		unescapedByComponent.Replace(all), unescapedByURI.Replace(all), // as escaped in JavaScript
 	}
 }
 

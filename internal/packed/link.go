@@ -144,7 +144,7 @@ func (n *Node) removeIdle(c *Node) bool {
 	if n.children == c {
 		n.children = c.next
 	}
-	if n.children == c { // c was the only child
+	if n.children == c { // c was the only child of n
 		n.children = nil
 	}
 	c.prev, c.next = nil, nil

@@ -300,8 +300,9 @@ func (n *Node) Stop() {
 func (n *Node) seal(e *effects) {
 	n.sealMu.Lock()
 	defer n.sealMu.Unlock()
-	// Test the word only with sealMu held: returning before a concurrent seal has finished would break
-	// docs/internals/counting.md#invariant-3. A node that was born sealed has only sealed nodes below.
+	// Test the word only with sealMu held: returning before a concurrent seal has finished would
+	// break docs/internals/counting.md#invariant-3. A node that was sealed when it was linked has
+	// only sealed nodes below.
 	if n.word.Load()&live == 0 {
 		return
 	}

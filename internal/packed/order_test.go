@@ -52,7 +52,7 @@ func TestStripes_NoneCreatedAfterSealBegins(t *testing.T) {
 }
 
 // A node that is linked while its parent is being sealed is not in the list of children that the
-// seal walks. So it must be born sealed, although the parent is still live.
+// seal walks. So it must be sealed when it is linked, although the parent is still live.
 func TestLink_DuringSealOfParentSealsChild(t *testing.T) {
 	root := newNode(nil)
 	child, late := newNode(root), newNode(root)

@@ -61,8 +61,8 @@ const (
 	bias = canary / 2
 
 	// emptyStripe is a stripe that counts no guards. It has the flags of a live and linked node, so
-	// that the fast path needs one test for both. It has the warned flag because a stripe cannot
-	// tell whether a stop was signalled: BeforeWarning must look at the word.
+	// that the fast path needs one test for stripes and words. It has the warned flag because a
+	// stripe cannot tell whether a stop was signalled: BeforeWarning must look at the word.
 	emptyStripe = live | warned | canary
 
 	// foldedStripe marks a stripe whose count has been added to the word. Its live flag is clear.
@@ -74,7 +74,7 @@ const (
 	rehash      = 0xd1342543de82ef95 // odd; noteCollision multiplies factor by it to change the hash
 
 	stripesPerProc = 4   // so many that goroutines that run at the same time rarely share a stripe
-	maxStripes     = 256 // which take 32 kB
+	maxStripes     = 256 // stripes, which take 32 kB
 
 	// Collisions are counted in time windows: an old node that has seen many collisions in total
 	// needs no stripes unless it is contended now. On a contended node, a goroutine that only

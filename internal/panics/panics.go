@@ -66,7 +66,7 @@ func Catch(f func(), then func(value any, stack []byte)) {
 // during a panic, too: use a plain defer there.
 func UnlessPanic(f func()) {
 	if v := recover(); v != nil {
-		panic(v) // the traceback still contains the frames of the original panic
+		panic(v) // panic again, which keeps the frames of the original panic in the traceback
 	}
 	f()
 }

@@ -46,8 +46,9 @@ func init() {
 			io.Copy(io.Discard, os.Stdin)
 		}
 	}
-	// The role "leave-unmarked" starts a process without the mark, in a session of its own, that
-	// inherits file descriptor 3. The role "leave-marked" starts one with the mark.
+	// The role "leave-unmarked" starts a process without the mark (the text in the environment by
+	// which a container finds its processes), in a session of its own, that inherits file
+	// descriptor 3. The role "leave-marked" starts one with the mark.
 	roles["leave-unmarked"] = func([]string) {
 		os.Unsetenv("SWANSONG_PROC")
 		roles["leave-marked"](nil)
@@ -611,7 +612,7 @@ func TestProcess_IsKilledWhenParentDies(t *testing.T) {
 		}
 	}
 	parent.Signal(syscall.SIGKILL)
-	// This returns when the child is dead and the kernel has closed its end of the pipe.
+	// io.Copy returns when the child is dead and the kernel has closed the child's end of the pipe.
 	io.Copy(io.Discard, until)
 	awaitDone(t, parent)
 }

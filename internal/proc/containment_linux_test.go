@@ -63,8 +63,8 @@ func withContainments(t *testing.T, test func(t *testing.T, kind string)) {
 	})
 }
 
-// The function named below returns a containment whose cgroup is in the first of dirs. If dirs is
-// empty, the cgroup is beside the cgroups of all other programs.
+// The function below returns a containment whose cgroup is in the first of dirs. If dirs is empty,
+// the cgroup is beside the cgroups of all other programs.
 func below(dirs []string) proc.Containment {
 	c := proc.NewContainment()
 	if len(dirs) > 0 {

@@ -72,7 +72,7 @@ func (p *Process) awaitExit() {
 	p.contain.awaitExit()
 	for {
 		if p.onLeaderExit != nil {
-			p.onLeaderExit() // can call Follow, so main must be asked afterwards
+			p.onLeaderExit() // the function can call Follow, so ask main afterwards
 		}
 		m, ok := p.main()
 		if !ok {

@@ -14,7 +14,7 @@ import (
 // Only such a program can execute itself anew without losing its processes: execve ends all threads
 // but the calling one, which becomes the main thread of the program that is executed.
 var forker struct {
-	isMain    atomic.Bool // the main thread runs the forks
+	isMain    atomic.Bool // whether the main thread runs the forks
 	mu        sync.Mutex
 	processes int         // number of processes whose parent-death signal needs the thread
 	forks     chan func() // the forks that the thread has to run; closed when the thread may end; nil if there is no thread

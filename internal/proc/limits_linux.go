@@ -91,7 +91,8 @@ func enable(cgroup string, controllers []string) error {
 		return os.WriteFile(filepath.Join(cgroup, "cgroup.subtree_control"), []byte("+"+strings.Join(controllers, " +")), 0)
 	}
 	err := write()
-	// A process can start another one while it is being moved, so this may take several attempts.
+	// A process can start another one while the processes are being moved, so moving all of them
+	// may take several attempts.
 	for tries := 0; tries < 10 && errors.Is(err, syscall.EBUSY) && cgroup == ownCgroup(); tries++ {
 		if err := moveDown(cgroup); err != nil {
 			return err

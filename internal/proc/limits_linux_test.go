@@ -17,7 +17,7 @@ import (
 
 func init() {
 	// The role "moves" enters the cgroup args[0] and starts a process in the same cgroup. Then it
-	// moves down, and prints the pid of the process.
+	// moves both into a cgroup below, and prints the pid of the process.
 	roles["moves"] = func(args []string) {
 		if err := os.WriteFile(filepath.Join(args[0], "cgroup.procs"), []byte("0"), 0); err != nil {
 			panic(err)

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// A program that is killed cannot end what its servers have started. So the programs that start
-// processes after it do that. They recognize the processes and the cgroups of a dead program by the
-// owner in the mark and in the name of the cgroup.
+// A program that is killed cannot end the processes that its own processes have started. So other
+// programs do that, when they start a process. They recognize the processes and the cgroups of a
+// dead program by the owner in the mark and in the name of the cgroup.
 
 // An owner identifies a program among all that have run since boot.
 type owner struct {
@@ -98,10 +98,11 @@ func killCgroup(path string) {
 	}
 }
 
-// killOrphanProcesses kills the processes of this user that are bound to a program that has died. Only
-// the last mark of a process counts, that of its own container: where a client has started another
-// client, and only the first one has died, the processes of the second one are left alone. It does not
-// wait for the processes to end. It reads all of /proc, so a program does it only once.
+// killOrphanProcesses kills the processes of this user that are bound to a program that has died.
+// Only the last mark of a process counts, that of its own container: if one program that uses this
+// package has started another one, and only the first one has died, the processes of the second one
+// are left alone. It does not wait for the processes to end. It reads all of /proc, so a program
+// does it only once.
 var killOrphanProcesses = sync.OnceFunc(func() {
 	for _, pid := range pids() {
 		m, ok := stat(pid)

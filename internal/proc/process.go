@@ -51,7 +51,8 @@ type Process struct {
 	onLeaderExit   func() // called when the leader has exited; may be nil
 
 	// search is held by a goroutine that searches for members in order to signal them, and by the
-	// waiter while it reaps. It is locked before mu.
+	// waiter, the goroutine that waits for the leader, while it reaps the leader. It is locked
+	// before mu.
 	search sync.Mutex
 
 	mu            sync.Mutex
@@ -60,7 +61,7 @@ type Process struct {
 	followedPidfd *os.File // the pidfd of followed; nil if the kernel does not support pidfds
 	killing       bool     // SIGKILL has been sent
 	exit          Exit
-	queued        map[syscall.Signal]bool // the signals for which a goroutine waits to begin its search
+	queued        map[syscall.Signal]bool // the signals for which a goroutine has yet to begin its search
 	searches      int                     // how many searches for members have begun
 	slowest       time.Duration           // how long the slowest search for members has taken
 	known         []Member                // the members that have been found so far, without those that are known to have ended
@@ -180,8 +181,8 @@ func newProcess(spec Spec) *Process {
 	return p
 }
 
-// wait is the body of the waiter. It starts the process, sends the error of the start, or nil, to
-// started, and waits until the process has ended.
+// wait is the body of the waiter, the goroutine that waits for the process. It starts the process,
+// sends the error of the start, or nil, to started, and waits until the process has ended.
 func (p *Process) wait(spec Spec, started chan<- error) {
 	var contain *container
 	var err error

@@ -156,7 +156,7 @@ func environ(pid int) ([]byte, error) {
 	if len(env) > 0 || errors.Is(err, fs.ErrPermission) {
 		return env, err
 	}
-	for _, task := range threads(pid) { // the main thread may have ended before the others
+	for _, task := range threads(pid) { // the main thread may have ended, while others run on
 		if env, err := os.ReadFile(filepath.Join(task, "environ")); len(env) > 0 {
 			return env, err
 		}

@@ -43,7 +43,7 @@ func newSnapshot() *snapshot {
 	return read()
 }
 
-// A markState says whether a process carries the mark of a container.
+// A markState says whether a process carries the mark of a container, a text in its environment.
 type markState int
 
 const (
@@ -110,8 +110,8 @@ func (b *envlessProcesses) settled(m Member, all []Member) bool {
 			alive[processID{m.PID, m.start}] = since
 		}
 	}
-	// The new map omits processes that have ended. If it omits one that is alive, only the time for
-	// which that process has had no environment begins again.
+	// The new map of processes without an environment omits processes that have ended. If it omits
+	// one that is alive, only the time for which that process has had no environment begins again.
 	b.since = alive
 	return false
 }

@@ -47,7 +47,8 @@ func All() (groups []Group) {
 //	#	0x4dbf5d	main.work+0x9d	/src/main.go:15
 func parse(text string) (g Group) {
 	head, _, _ := strings.Cut(text, " @ ")
-	// The first group begins with the headline of the profile, and the number is in the next line.
+	// In the profile, a headline comes before the first group. Then the number of goroutines is in
+	// the line after the headline.
 	g.Count, _ = strconv.Atoi(head[strings.LastIndexByte(head, '\n')+1:])
 	_, labels, _ := strings.Cut(text, "\n# labels: ")
 	g.labels, _, _ = strings.Cut(labels, "\n")

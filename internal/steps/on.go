@@ -45,7 +45,7 @@ func (c *Counter) change(operation string, f func(v uint64) uint64) (before, now
 	return before, now
 }
 
-// Peek returns the value and is not a step.
+// Peek returns the value. It is no step, so no other goroutine is chosen before it.
 func (c *Counter) Peek() uint64 { return c.value.Load() }
 
 func (c *Counter) Load() uint64 {
@@ -96,7 +96,7 @@ func (m *Mutex) Lock() {
 
 func (m *Mutex) Unlock() { m.mu.Unlock() }
 
-// IsLocked reports whether m is locked. It is not a step.
+// IsLocked reports whether m is locked. It is no step, so no other goroutine is chosen before it.
 func (m *Mutex) IsLocked() bool {
 	if !m.mu.TryLock() {
 		return true
@@ -108,7 +108,7 @@ func (m *Mutex) IsLocked() bool {
 // A Pointer is an atomic pointer that calls Before.
 type Pointer[T any] struct{ p atomic.Pointer[T] }
 
-// Peek returns the pointer and is not a step.
+// Peek returns the pointer. It is no step, so no other goroutine is chosen before it.
 func (p *Pointer[T]) Peek() *T { return p.p.Load() }
 
 func (p *Pointer[T]) Load() *T {
