@@ -198,25 +198,53 @@ func TestStateFile_FullDiskDoesNotPreventReplacementOverTCP(t *testing.T) {
 	h.until("the end of the alarm", func(e launcher.Event) bool { return e.Kind == launcher.AllClear })
 }
 
-// If the launcher cannot make the pipes for the output of a kept process, that does not count as a
-// failure of the process, so the group is not given up. The launcher tries again.
-func TestLauncherDeath_MissingPipesDoNotCountAsProcessFailure(t *testing.T) {
-	web := kept(runners("web", 1))
-	web.Restart.MinBackoff, web.Restart.CrashLimit = time.Millisecond, 2 // the exit of web-1 counts as one failure
-	h := launchWith(t, launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}).ready()
-	for i := range 3 { // a directory that is not empty is in the place of each pipe
-		if err := os.MkdirAll(filepath.Join(h.dir, fmt.Sprintf("web-%d.out", i+2), "occupied"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+// If the launcher cannot make the pipes for the output of a kept process, for example because the disk
+// has no inode left, the process is started nevertheless. An alarm says that it ends with the launcher.
+func TestLauncherDeath_MissingPipesDoNotKeepProcessesDown(t *testing.T) {
+	for _, stream := range []string{"out", "err"} {
+		t.Run(stream, func(t *testing.T) {
+			b := newBrood(t)
+			cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
+			h := launchWith(t, cfg).ready()
+			occupy(t, h.dir, "web-2."+stream)
+			kill(t, h.running("web")[0].PID)
+			alarm := h.until("an alarm of web-2", func(e launcher.Event) bool {
+				return e.Process == "web-2" && (e.Kind == launcher.Alarm || e.To.Ended())
+			})
+			want := "started although the pipes for its output cannot be made: this process ends with the launcher, and the next launcher cannot adopt it: mkfifo "
+			if !strings.HasPrefix(alarm.Message, want) {
+				t.Fatalf("the alarm is %q, want %q", alarm.Message, want)
+			}
+			h.starts("web-2")
+			env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", h.running("web")[0].PID))
+			if err != nil || bytes.Contains(env, []byte("SWANSONG_ON_LAUNCHER_DEATH=keep")) {
+				t.Errorf("launcher recover would take the process for a kept one: %q, %v", env, err)
+			}
+		})
 	}
-	kill(t, h.running("web")[0].PID)
-	notStarted := 0
-	h.until("web-5 is ready", func(e launcher.Event) bool {
-		if e.Process != "web-1" && e.Kind == launcher.Restart {
-			notStarted++
-			testkit.Equal(t, "message", strings.HasPrefix(e.Message, "could not be started, which does not count as a failure; the next process is started in "), true)
-		}
-		return e.Process == "web-5" && e.To == launcher.Ready || e.Kind == launcher.Alarm && strings.Contains(e.Message, "given up")
-	})
-	testkit.Equal(t, "failed starts", notStarted, 3)
+}
+
+// A kept process without pipes for its output ends with its launcher, and the next launcher starts another
+// one.
+func TestLauncherDeath_ProcessWithoutPipesEndsWithLauncher(t *testing.T) {
+	b := newBrood(t)
+	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
+	first := startAnother(t, cfg, "").hears("ready")
+	occupy(t, cfg.Dir, "web-2.out")
+	kill(t, b.awaitProcess(t, "web-1"))
+	pid := b.awaitProcess(t, "web-2")
+	awaitInFile(t, statefile.Path(cfg.Dir), fmt.Sprintf(`"pid":%d,`, pid))
+	first.kill()
+	awaitEnd(t, pid, tooLong)
+	h := launchWith(t, cfg).ready()
+	testkit.Equal(t, "processes", len(b.alive()), 1)
+	testkit.Equal(t, "adopted processes", h.count(launcher.Adopted), 0)
+}
+
+// occupy puts a directory that is not empty in the place of a file, so that the file cannot be made.
+func occupy(t *testing.T, dir, name string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(dir, name, "occupied"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -38,7 +38,6 @@ func (f *fake) Revision() int                  { return f.status.Revision }
 func (f *fake) Started() time.Time             { return f.status.Started }
 func (f *fake) Status() process.Status         { return f.status }
 func (f *fake) Config() *spec.Group            { return &f.cfg }
-func (f *fake) IsUnprepared() bool             { return false }
 func (f *fake) IsUnrecorded() bool             { return false }
 func (f *fake) AddIdentity(*statefile.Process) {}
 func (f *fake) Apply(cfg spec.Group)           { f.cfg = cfg }

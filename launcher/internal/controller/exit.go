@@ -23,9 +23,6 @@ func (c *Controller) OnChange(p Process, st process.Status) {
 	if i == nil {
 		return
 	}
-	if st.PID != 0 {
-		c.backOff.Started()
-	}
 	// An unhealthy process is replaced before it has ended, because a process that fails may take
 	// long to drain.
 	if st.State == lifecycle.Unhealthy || st.State.Ended() {
@@ -67,8 +64,6 @@ func (c *Controller) onExit(i *instance, st process.Status) {
 		c.roll.CountFailure(i.Revision(), roll.Failure{Instance: i.ID(), Cause: errors.New(failureOf(st))})
 	}
 	switch e.FollowUp() {
-	case restart.Postpone:
-		c.postpone(st)
 	case restart.Finish:
 		c.finish(i, e.Failed)
 	case restart.GiveUp:
@@ -86,18 +81,12 @@ func (c *Controller) onExit(i *instance, st process.Status) {
 func newExit(i *instance, st process.Status, r *roll.Roll) restart.Exit {
 	e := restart.Exit{
 		Policy: i.Config().Restart.Policy, Unhealthy: st.State == lifecycle.Unhealthy, Failed: st.State == lifecycle.Unhealthy || st.Outcome != lifecycle.Clean,
-		Stopped: !st.Asked.IsZero(), WasReady: !st.ReadyAt.IsZero(), OutcomeUnknown: st.Outcome == lifecycle.Unknown, NotStarted: i.IsUnprepared(),
+		Stopped: !st.Asked.IsZero(), WasReady: !st.ReadyAt.IsZero(), OutcomeUnknown: st.Outcome == lifecycle.Unknown,
 	}
 	if r != nil && !r.Paused() {
 		e.Rolling, e.Target, e.Pending = true, r.IsTarget(i.Revision()), r.HasYetToReplace(i.Revision())
 	}
 	return e
-}
-
-// postpone has the next process started after a pause, because the launcher could not start one.
-func (c *Controller) postpone(st process.Status) {
-	pause := c.backOff.Postpone(c.Config().Restart, time.Now())
-	c.publishRestart(st, "could not be started, which does not count as a failure", pause)
 }
 
 // restartLater counts the failure of a process, and has the next one started after a pause or gives
@@ -108,11 +97,8 @@ func (c *Controller) restartLater(st process.Status) {
 		c.publishGivenUp(st)
 		return
 	}
-	c.publishRestart(st, fmt.Sprintf("failure %d in a row", c.backOff.Failures), pause)
-}
-
-func (c *Controller) publishRestart(st process.Status, why string, pause time.Duration) {
-	c.host.Publish(events.Event{Kind: events.Restart, Process: st.ID, Message: fmt.Sprintf("%s; the next process is started in %v", why, pause)})
+	c.host.Publish(events.Event{Kind: events.Restart, Process: st.ID,
+		Message: fmt.Sprintf("failure %d in a row; the next process is started in %v", c.backOff.Failures, pause)})
 }
 
 // publishGivenUp publishes that the group was given up after the failure of a process.

@@ -18,7 +18,6 @@ type Process interface {
 	Started() time.Time
 	Status() process.Status
 	Config() *spec.Group
-	IsUnprepared() bool
 	IsUnrecorded() bool
 	Record() *statefile.Process
 	AddIdentity(*statefile.Process)

@@ -20,6 +20,7 @@ import (
 // It is called before the goroutine of run starts, so it needs no lock.
 func (p *Process) Restore(found *statefile.Process, now time.Time) {
 	p.adopted, p.digest, p.adoptable, p.grace = found, found.Digest, found.Adoptable, found.Grace
+	p.unkept.Store(!found.IsKept())
 	p.conn.RestorePort(found.Port)
 	p.port, p.uses, p.said = found.ServicePort, found.Uses, found.Said
 	p.group.Ports.Add(p.port)
@@ -41,6 +42,9 @@ func (p *Process) Record() *statefile.Process {
 		Signals: p.stopTimes.signals, Reason: st.Reason, Grace: p.grace, Port: p.conn.Port(), ServicePort: p.port, Uses: p.uses, Said: p.said, Warming: st.State == lifecycle.Warming && !st.ReadyAt.IsZero()}
 	if r.State, r.Since = st.State, statefile.ToMillis(st.Since); p.earlier.state != 0 {
 		r.State, r.Since = p.earlier.state, statefile.ToMillis(p.earlier.since)
+	}
+	if !p.isKept() {
+		r.Config.OnLauncherDeath = spec.Kill
 	}
 	r.ReadyAt, r.StopAt = statefile.ToMillis(st.ReadyAt), statefile.ToMillis(st.Asked)
 	r.AskedAt, r.GrantedUntil = statefile.ToMillis(p.stopTimes.asked), statefile.ToMillis(p.stopTimes.grantedUntil)
@@ -75,10 +79,13 @@ func (p *Process) adopt() error {
 // LearnAdoptedSecrets makes the launcher mask the secrets of a process that is to be adopted.
 func (p *Process) LearnAdoptedSecrets() { p.learnSecrets(p.adopted.Args, p.adopted.Env) }
 
+// isKept reports whether the process outlives a launcher that is killed.
+func (p *Process) isKept() bool { return p.cfg.OnLauncherDeath == spec.Keep && !p.unkept.Load() }
+
 // IsUnrecorded reports whether the process runs and is to outlive the launcher, but is missing from
 // the state file.
 func (p *Process) IsUnrecorded() bool {
-	return p.cfg.OnLauncherDeath == spec.Keep && !p.Status().State.Ended() && !p.group.StateFile.Has(p.id)
+	return p.isKept() && !p.Status().State.Ended() && !p.group.StateFile.Has(p.id)
 }
 
 // AwaitRouted waits, for a process that was adopted as ready, until the router has been called. If

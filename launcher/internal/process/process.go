@@ -84,8 +84,8 @@ type Process struct {
 	digest   string
 	scope    *ctxshutdown.Swansong // this scope ends with the process
 
-	adopted    *statefile.Process // the entry in the state file, if an earlier launcher started the process; otherwise nil
-	unprepared bool               // the launcher could not prepare the start of a process to be kept; set before the last change of the status
+	adopted *statefile.Process // the entry in the state file, if an earlier launcher started the process; otherwise nil
+	unkept  atomic.Bool        // the process ends with the launcher, although its group is kept
 
 	inbox    chan lifecycle.Event
 	quit     chan struct{} // closed when the subprocess has been reaped: events are no longer read from the inbox
@@ -180,9 +180,6 @@ func (p *Process) Reaped() <-chan struct{} { return p.quit }
 // Ended returns a channel that is closed when nothing runs any more for the process, and its output
 // has been copied.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
-
-// IsUnprepared reports whether the process ended because the launcher could not prepare its start.
-func (p *Process) IsUnprepared() bool { return p.unprepared }
 
 // Config returns the configuration that holds now. It differs from cfg only in what can change
 // while the process runs.

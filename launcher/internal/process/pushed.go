@@ -45,7 +45,7 @@ func (p *Process) Serving(ctx context.Context, port int32) error {
 	if err != nil {
 		return err
 	}
-	if p.cfg.OnLauncherDeath == spec.Keep {
+	if p.isKept() {
 		// The process repeats its report until the launcher answers. So if the launcher dies before
 		// the port is in the state file, the process reports the port to the next launcher. The
 		// error of Flush is ignored: if the call returned it, the process would end, and the Writer

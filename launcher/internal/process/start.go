@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,7 +28,7 @@ import (
 func (p *Process) cleanUp() {
 	statefile.RemoveFilesOf(p.group.Dir, p.id)
 	p.group.Ports.Release(p.port)
-	if p.cfg.OnLauncherDeath == spec.Keep {
+	if p.isKept() {
 		// Except for survivors, which an alarm has named, no process is left in the containment.
 		p.adoptable.Empty(time.Now())
 	}
@@ -91,11 +92,10 @@ func (p *Process) start() error {
 	defer null.Close()
 	child := proc.Spec{User: p.user, Limits: p.limits(), Dir: p.cfg.WorkDir, Env: env, Stdin: null, ExtraFiles: files, In: p.group.Containment, ParentDeath: spawn.ParentDeath,
 		OnLeaderExit: p.drainNotify, BeforeReap: p.group.Gate.Enter}
-	if p.cfg.OnLauncherDeath == spec.Keep {
+	if p.isKept() {
 		done, err := p.prepareToKeep(&child)
 		defer done()
 		if err != nil {
-			p.unprepared = true
 			return fmt.Errorf("launcher: process %q: %w", p.id, err)
 		}
 	}
@@ -141,8 +141,17 @@ func (p *Process) learnSecrets(args, env []string) {
 // A process to be kept writes its output to named pipes. With ordinary ones, their only reader
 // would be gone when this launcher dies, and the process would die of SIGPIPE. It also has a
 // containment (a cgroup, or a mark in its environment) of its own instead of the launcher's, and
-// gets no signal when its parent dies.
+// gets no signal when its parent dies. If the named pipes cannot be made, for example because the
+// disk has no inode left, the process is started as one that is not kept: it runs, and only the
+// promise is lost.
 func (p *Process) prepareToKeep(child *proc.Spec) (done func(), err error) {
+	if err := p.makePipes(child); err != nil {
+		p.unkept.Store(true)
+		child.Env = slices.DeleteFunc(child.Env, func(v string) bool { return strings.HasPrefix(v, spawn.EnvKeep+"=") })
+		p.publish(events.Event{Kind: events.Alarm, Message: "started although the pipes for its output cannot be made: this process ends with the launcher, " +
+			"and the next launcher cannot adopt it: " + err.Error()})
+		return func() {}, nil
+	}
 	done = func() {
 		child.Stdout.Close()
 		child.Stderr.Close()
@@ -153,12 +162,6 @@ func (p *Process) prepareToKeep(child *proc.Spec) (done func(), err error) {
 			child.ReadStderr.Close()
 		}
 	}()
-	if child.ReadStdout, child.Stdout, err = output.MakeFIFO(statefile.FileOf(p.group.Dir, p.id, output.Streams[0])); err != nil {
-		return done, err
-	}
-	if child.ReadStderr, child.Stderr, err = output.MakeFIFO(statefile.FileOf(p.group.Dir, p.id, output.Streams[1])); err != nil {
-		return done, err
-	}
 	child.In, child.ParentDeath = proc.NewContainment(), 0
 	p.mu.Lock()
 	p.adoptable = proc.Adoptable{Containment: child.In}
@@ -176,6 +179,21 @@ func (p *Process) prepareToKeep(child *proc.Spec) (done func(), err error) {
 	}
 	child.In.Make()
 	return done, nil
+}
+
+// makePipes makes the named pipes for the output of a process to be kept, both or none.
+func (p *Process) makePipes(child *proc.Spec) (err error) {
+	path := statefile.FileOf(p.group.Dir, p.id, output.Streams[0])
+	if child.ReadStdout, child.Stdout, err = output.MakeFIFO(path); err != nil {
+		return err
+	}
+	if child.ReadStderr, child.Stderr, err = output.MakeFIFO(statefile.FileOf(p.group.Dir, p.id, output.Streams[1])); err != nil {
+		child.ReadStdout.Close()
+		child.Stdout.Close()
+		os.Remove(path)
+		child.ReadStdout, child.Stdout = nil, nil
+	}
+	return err
 }
 
 // onStarted records a process that runs, and copies its output.

@@ -66,7 +66,7 @@ func (p *Process) update(m *lifecycle.Machine, before lifecycle.State, e lifecyc
 	if len(st.Survivors) > 0 && m.Ended() {
 		p.publish(events.Event{Kind: events.Alarm, Message: "could not be killed: " + strings.Join(st.Survivors, ", ")})
 	}
-	if isNew && p.cfg.OnLauncherDeath == spec.Keep {
+	if isNew && p.isKept() {
 		p.group.StateFile.Changed()
 	}
 	if st.State != before || e.Kind == lifecycle.OnReaped {

@@ -13,8 +13,7 @@ type BackOff struct {
 	NotBefore time.Time // when the next process may be started
 	GivenUp   bool      // the group was given up: no process is started until an operator orders it
 
-	failedAt  time.Time // time of the last failure
-	postponed int       // number of starts in a row that failed for a reason outside the process
+	failedAt time.Time // time of the last failure
 }
 
 // PreventsStart reports whether no process may be started now.
@@ -28,16 +27,6 @@ func (b *BackOff) CanEndRow(readyAt time.Time) bool { return readyAt.After(b.fai
 // EndRow forgets the failures: the next one is the first of a new row. It is called when a process
 // has been ready for Restart.ResetAfter.
 func (b *BackOff) EndRow() { b.Failures = 0 }
-
-// Started is called when a process has been started.
-func (b *BackOff) Started() { b.postponed = 0 }
-
-// Postpone delays the start of the next process by a pause, because the launcher could not start
-// one. It returns the length of the pause.
-func (b *BackOff) Postpone(cfg spec.Restart, now time.Time) time.Duration {
-	b.postponed++
-	return b.pause(cfg.Backoff(b.postponed), now)
-}
 
 // Fail counts the failure of a process that became ready at this time, zero for never. It delays
 // the start of the next process by a pause, or gives the group up. If the process had been ready

@@ -13,7 +13,6 @@ type Exit struct {
 	Stopped        bool // the process was stopped, for example by an operator, or drained by itself
 	WasReady       bool
 	OutcomeUnknown bool // an earlier launcher started the process, and possibly stopped it
-	NotStarted     bool // the launcher could not start the process, and the cause is not the process
 
 	Rolling bool // a roll is under way and not paused
 	Target  bool // the roll increases the number of processes of this revision
@@ -26,7 +25,6 @@ type FollowUp int
 const (
 	Later       FollowUp = iota // the process has failed: another one is started after a back-off
 	Now                         // the process was stopped from outside the group: another one is started at once
-	Postpone                    // the process could not be started: the launcher tries again later and does not count a failure
 	Finish                      // the process has finished and is not replaced
 	LeaveToRoll                 // the roll replaces the process, or does not need it any more
 	GiveUp                      // the process has never worked and is not restarted: the group is given up
@@ -36,8 +34,6 @@ const (
 // replaces the processes that end.
 func (e Exit) FollowUp() FollowUp {
 	switch {
-	case e.NotStarted && !e.Rolling: // in a roll, a failed start counts as a failure, because it prevents progress
-		return Postpone
 	case e.Rolling && !e.Pending:
 		return LeaveToRoll
 	case e.stoppedFromOutside():
