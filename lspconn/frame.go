@@ -8,6 +8,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Limits on what is read. They bound the memory that a server can make the connection allocate when
@@ -113,18 +114,28 @@ func (f *frameReader) readBody(length int) ([]byte, error) {
 
 // quoted quotes output of the server for an error message. It shortens long output.
 func quoted(b []byte) string {
-	if len(b) > maxQuoted {
-		return strconv.Quote(string(b[:maxQuoted])) + "…"
-	}
-	return strconv.Quote(string(b))
+	beginning, more := cut(b)
+	return strconv.Quote(beginning) + more
 }
 
 // shortened returns output of the server for the log, whose handler quotes it where necessary.
 func shortened(b []byte) string {
-	if len(b) > maxQuoted {
-		return string(b[:maxQuoted]) + "…"
-	}
-	return string(b)
+	beginning, more := cut(b)
+	return beginning + more
 }
 
+// maxQuoted is how many bytes of the server's output an error message or the log contains.
 const maxQuoted = 60
+
+// cut returns the first maxQuoted bytes of b, or fewer so that no character is cut in two. more is an
+// ellipsis if that is not all.
+func cut(b []byte) (beginning, more string) {
+	if len(b) <= maxQuoted {
+		return string(b), ""
+	}
+	n := maxQuoted
+	for n > maxQuoted-utf8.UTFMax && !utf8.RuneStart(b[n]) {
+		n--
+	}
+	return string(b[:n]), "…"
+}
