@@ -138,11 +138,14 @@ func (g *cgroup) pids() (pids []int) {
 
 func (g *cgroup) kill() { os.WriteFile(filepath.Join(g.path, "cgroup.kill"), []byte("1"), 0) }
 
+// emptyTimeout is one of the time limits that are drawn above killTimeout.
+const emptyTimeout = time.Second
+
 // remove removes the cgroup and all cgroups below it. The kernel refuses to remove one that still
 // contains processes.
 func (g *cgroup) remove() {
 	g.dir.Close()
-	g.awaitEmpty(time.Second)
+	g.awaitEmpty(emptyTimeout)
 	removeCgroups(g.path)
 }
 

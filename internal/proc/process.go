@@ -261,19 +261,32 @@ func withSignalOnWindows(e Exit) Exit {
 	return e
 }
 
-// killTimeout is the longest time to wait for a process to end after SIGKILL. Only a process that
-// is blocked in the kernel, for example by a failing disk, takes longer. On a machine on which fifty
-// processes wait for a processor, an exit took more than a second.
-const killTimeout = 5 * time.Second
+// The time limits between the exit of the leader and Done. A limit that is not reached costs nothing:
+// each wait ends when the processes have ended.
+//
+//	the leader exits
+//	   │ Kill was called:  the members that are known may end, up to defaultFirstWait
+//	   │ otherwise:        SIGTERM to what it has left, which may end, up to Spec.Linger (1 s by default)
+//	SIGKILL to what a search finds, repeated until a search finds no member
+//	   │                   up to killTimeout, or refusedTimeout if this program may signal none of them
+//	the leader is reaped; what is still alive is in Exit.Survivors
+//	   │                   the cgroup may become empty, up to emptyTimeout
+//	Done
+//
+// The deadlines of [Process.End] are the caller's, and limit only how long End waits.
+const (
+	// A search on a busy machine is slow if many processes are about to end, so sweep waits before it
+	// searches. But a process that only the search finds has not received SIGKILL until then.
+	defaultFirstWait = time.Second
 
-// refusedTimeout is the longest time to wait for processes that this program may not signal. They
-// may end by themselves once the processes that have received a signal have ended.
-const refusedTimeout = time.Second
+	// Only a process that is blocked in the kernel, for example by a failing disk, takes longer to end
+	// after SIGKILL. On a machine on which fifty processes wait for a processor, an exit took more than
+	// a second.
+	killTimeout = 5 * time.Second
 
-// defaultFirstWait is the longest time for which sweep waits after Kill before it searches. A search on
-// a busy machine is slow if many processes are about to end. But a process that only the search finds
-// has not received SIGKILL until then.
-const defaultFirstWait = time.Second
+	// Processes that this program may not signal may end because the others have.
+	refusedTimeout = time.Second
+)
 
 // sweep ends the processes that the leader has left behind. Because a process that is being ended
 // may start others, sweep repeats this until it finds none.

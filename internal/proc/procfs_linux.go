@@ -18,7 +18,7 @@ func procFile(pid int, name string) string { return "/proc/" + strconv.Itoa(pid)
 // older contains the processes that are older than this program, and so belong to none of the
 // containers that it has started. They are most of a machine's processes, and to read all of them
 // for each search would take too long on a busy machine. A pid can be reused, but not within a
-// second, so the set is valid for that long. The mutex reading guards the set.
+// second, so the set is valid for that long. The mutex procReader guards the set.
 var older struct {
 	pids  map[int]bool
 	until time.Time
@@ -29,7 +29,7 @@ var older struct {
 var adopting atomic.Bool
 
 // processes returns the processes in /proc, except for those that are older than this program,
-// unless adopting is set. The caller holds the mutex reading.
+// unless adopting is set. The caller holds the mutex procReader.
 func processes() (all []Member) {
 	if now := time.Now(); now.After(older.until) || adopting.Load() {
 		older.pids, older.until = map[int]bool{}, now.Add(time.Second)

@@ -16,8 +16,8 @@ type snapshot struct {
 }
 
 var (
-	reading sync.Mutex // held while a goroutine reads /proc
-	next    struct {
+	procReader   sync.Mutex // held while a goroutine reads /proc
+	nextSnapshot struct {
 		sync.Mutex
 		read func() *snapshot // reads the next snapshot; nil if no goroutine is waiting for it
 	}
@@ -27,19 +27,19 @@ var (
 // snapshot is being read at the time of the call, the caller waits for the next one, which it
 // shares with other callers.
 func newSnapshot() *snapshot {
-	next.Lock()
-	if next.read == nil {
-		next.read = sync.OnceValue(func() *snapshot {
-			reading.Lock()
-			defer reading.Unlock()
-			next.Lock()
-			next.read = nil // goroutines that call newSnapshot from now on need a newer snapshot
-			next.Unlock()
+	nextSnapshot.Lock()
+	if nextSnapshot.read == nil {
+		nextSnapshot.read = sync.OnceValue(func() *snapshot {
+			procReader.Lock()
+			defer procReader.Unlock()
+			nextSnapshot.Lock()
+			nextSnapshot.read = nil // goroutines that call newSnapshot from now on need a newer snapshot
+			nextSnapshot.Unlock()
 			return &snapshot{all: processes(), marks: map[int][]string{}}
 		})
 	}
-	read := next.read
-	next.Unlock()
+	read := nextSnapshot.read
+	nextSnapshot.Unlock()
 	return read()
 }
 
