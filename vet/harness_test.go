@@ -132,6 +132,9 @@ func (r report) checkMessages(t *testing.T) (wanted int) {
 				}
 				wanted++
 				line := place(c.Pos())
+				if !wantList.MatchString(text) {
+					t.Errorf("%s: %q is not a list of regular expressions within backquotes", line, text)
+				}
 				for _, want := range wantPattern.FindAllStringSubmatch(text, -1) {
 					matches := regexp.MustCompile(want[1]).MatchString
 					i := slices.IndexFunc(messages[line], matches)
@@ -152,7 +155,10 @@ func (r report) checkMessages(t *testing.T) (wanted int) {
 	return wanted
 }
 
-var wantPattern = regexp.MustCompile("`([^`]*)`")
+var (
+	wantPattern = regexp.MustCompile("`([^`]*)`")
+	wantList    = regexp.MustCompile("^(`[^`]*` ?)+$")
+)
 
 // checkFixes applies the suggested fixes to each file of a package, and compares the result with the
 // golden file beside it. A file without a golden file must have no fixes, and a file with one must
