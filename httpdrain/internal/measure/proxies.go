@@ -32,12 +32,12 @@ type proxy struct {
 // to the first server: https://github.com/caddyserver/caddy/issues/7546. Debian has no package of
 // Traefik; `make traefik` builds it.
 var proxies = []proxy{
-	{"nginx", "HTTP/1.1", nginxConfig, []string{"nginx", "-p", "DIR", "-e", "DIR/log", "-c", "DIR/config"}, "body"},
-	{"haproxy", "HTTP/1.1", haproxyConfig, []string{"haproxy", "-q", "-db", "-f", "DIR/config"}, "body"},
-	{"haproxy", "h2c", strings.Replace(haproxyConfig, "balance roundrobin", "default-server proto h2", 1), []string{"haproxy", "-q", "-db", "-f", "DIR/config"}, "body"},
-	{"Apache", "HTTP/1.1", apacheConfig, []string{"apache2", "-X", "-f", "DIR/config"}, "body"},
-	{"Caddy", "HTTP/1.1", caddyConfig, []string{"caddy", "run", "--adapter", "caddyfile", "--config", "DIR/config"}, ""},
-	{"Caddy", "h2c", strings.ReplaceAll(caddyConfig, "versions 1.1", "versions h2c 2"), []string{"caddy", "run", "--adapter", "caddyfile", "--config", "DIR/config"}, ""},
+	{"nginx", "HTTP/1.1", nginxConfig, []string{"nginx", "-p", "DIR", "-e", "DIR/log", "-c", "DIR/config.yaml"}, "body"},
+	{"haproxy", "HTTP/1.1", haproxyConfig, []string{"haproxy", "-q", "-db", "-f", "DIR/config.yaml"}, "body"},
+	{"haproxy", "h2c", strings.Replace(haproxyConfig, "balance roundrobin", "default-server proto h2", 1), []string{"haproxy", "-q", "-db", "-f", "DIR/config.yaml"}, "body"},
+	{"Apache", "HTTP/1.1", apacheConfig, []string{"apache2", "-X", "-f", "DIR/config.yaml"}, "body"},
+	{"Caddy", "HTTP/1.1", caddyConfig, []string{"caddy", "run", "--adapter", "caddyfile", "--config", "DIR/config.yaml"}, ""},
+	{"Caddy", "h2c", strings.ReplaceAll(caddyConfig, "versions 1.1", "versions h2c 2"), []string{"caddy", "run", "--adapter", "caddyfile", "--config", "DIR/config.yaml"}, ""},
 	{"Traefik", "HTTP/1.1", strings.ReplaceAll(traefikConfig, "SCHEME", "http"), traefik, "body"},
 	{"Traefik", "h2c", strings.ReplaceAll(traefikConfig, "SCHEME", "h2c"), traefik, "body"},
 }
@@ -69,10 +69,9 @@ func (p proxy) start(dir string, servers []string) (dial func() (net.Conn, error
 	}
 	dial = func() (net.Conn, error) { return net.Dial(network, front) }
 	fill := strings.NewReplacer("DIR", dir, "FRONT", front, "SERVER1", servers[0], "SERVER2", servers[1])
-	for _, name := range []string{"config", "config.yaml"} { // Traefik reads only files with a known extension
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(fill.Replace(p.config)), 0o666); err != nil {
-			return nil, nil, err
-		}
+	// Of the proxies, Traefik reads only files with a known extension, and the others read any.
+	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(fill.Replace(p.config)), 0o666); err != nil {
+		return nil, nil, err
 	}
 	args := make([]string, len(p.command))
 	for i, a := range p.command {
