@@ -96,7 +96,7 @@ func Diff(now, next *Config) []Change {
 			if o.raw != n.raw {
 				// A key that is missing from one of the two, such as a variable, has no effect
 				// there, so the effect in the other one counts.
-				effect := max(o.effect, n.effect)
+				effect := cmp.Or(o.effect, n.effect)
 				if g := next.Group(group); key == "on_launcher_death" && len(g.Listen) > 0 {
 					effect = Upgrades // the guardian gets the listeners of kept groups only when it starts
 				}

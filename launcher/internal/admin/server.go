@@ -17,6 +17,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/userdir"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 )
 
 // Limits for a slow or malicious client.
@@ -90,11 +91,16 @@ func (s *Server) ListenTCP(address string, id *mtls.Identity) error {
 	if err != nil {
 		return err
 	}
-	server := grpc.NewServer(grpc.Creds(id.Credentials()), grpc.MaxRecvMsgSize(MaxMessage),
-		grpc.ConnectionTimeout(handshakeTimeout), grpc.MaxConcurrentStreams(maxConcurrentCalls), grpc.MaxHeaderListSize(maxHeaderBytes))
+	server := limitedServer(id.Credentials())
 	pb.RegisterLauncherAdminInterfaceServer(server, &service{launcher: s.launcher})
 	s.all, s.tcp = append(s.all, listening{server, ln}), ln
 	return nil
+}
+
+// limitedServer returns a gRPC server with limits for clients that the launcher does not trust.
+func limitedServer(creds credentials.TransportCredentials) *grpc.Server {
+	return grpc.NewServer(grpc.Creds(creds), grpc.MaxRecvMsgSize(MaxMessage), grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.MaxConcurrentStreams(maxConcurrentCalls), grpc.MaxHeaderListSize(maxHeaderBytes))
 }
 
 // ServeUser listens on a unix socket for notifications of processes that run as another user, and
@@ -119,8 +125,7 @@ func (s *Server) ServeUser(path string, as *proc.User) error {
 		return err
 	}
 	uid := int(as.UID)
-	server := grpc.NewServer(grpc.Creds(peer.CredentialsOf(uid)), grpc.MaxRecvMsgSize(MaxMessage),
-		grpc.ConnectionTimeout(handshakeTimeout), grpc.MaxConcurrentStreams(maxConcurrentCalls), grpc.MaxHeaderListSize(maxHeaderBytes))
+	server := limitedServer(peer.CredentialsOf(uid))
 	pb.RegisterLauncherNotificationInterfaceServer(server, &notifications{launcher: s.launcher, only: &uid})
 	if s.users == nil {
 		s.users = map[uint32]listening{}

@@ -16,6 +16,9 @@ type sockets struct {
 	owner              int    // uid of the other user that can use them; -1: the launcher's user
 }
 
+// socketsIn sets the paths of the sockets of the process: those that it makes are in the directory
+// theirs, and the one that the launcher makes for it is in ours. launcher is the path of the launcher's
+// own socket. owner is as in sockets.
 func (p *Process) socketsIn(theirs, ours, launcher string, owner int) {
 	p.sockets = sockets{
 		statefile.FileOf(theirs, p.id, statefile.LifecycleSocket), statefile.FileOf(theirs, p.id, statefile.ServiceSocket),
