@@ -20,7 +20,7 @@ import (
 	"github.com/swansong-go/swansong/lspconn/internal/fakelsp"
 )
 
-// ordinaryUser closes hostile servers under load, as a user without the permission to make a cgroup.
+// ordinaryUser closes hostile servers under load, as a user without permission to make a cgroup.
 func ordinaryUser(w io.Writer, runs, load int) error {
 	dir, err := os.MkdirTemp("", "measure-")
 	if err != nil {
