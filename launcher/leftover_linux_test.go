@@ -102,7 +102,7 @@ func TestStart_ReturnsErrorWhenDiskHangs(t *testing.T) {
 			}
 			above.Shutdown()
 			err := <-failed
-			if err == nil || !strings.Contains(err.Error(), "not started: the state file: the disk did not write "+statefile.Path(cfg.Dir)) {
+			if err == nil || !strings.Contains(err.Error(), "not started, because it was stopped before the state file was written: the disk did not write "+statefile.Path(cfg.Dir)) {
 				t.Fatalf("got %v", err)
 			}
 			if err := above.Completion().Wait(soon(t)); err != nil {

@@ -61,7 +61,7 @@ func (r *recorder) start(before statefile.State, upgraded bool) error {
 		if err == nil || m.scope.Err() == nil {
 			return nil
 		}
-		return fmt.Errorf("launcher: not started: the state file: %w", err)
+		return fmt.Errorf("launcher: not started, because it was stopped before the state file was written: %w", err)
 	}
 	unwritten := m.host.StateFile.Start(m.scope.Done())
 	if err := stopped(unwritten); err != nil {

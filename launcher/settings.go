@@ -96,9 +96,9 @@ type (
 type Condition = spec.Condition
 
 const (
-	IsStarted   Condition = spec.Started   // its processes have been started
-	IsHealthy   Condition = spec.Healthy   // it has enough ready processes; the default
-	IsCompleted Condition = spec.Completed // it is a job, and all its processes have ended without a failure
+	IsStarted   Condition = spec.Started   // the processes of the group have been started
+	IsHealthy   Condition = spec.Healthy   // the group has enough ready processes; the default
+	IsCompleted Condition = spec.Completed // the group is a job, and all its processes have ended without a failure
 )
 
 // An Rlimit is a limit of the kernel for each process, see setrlimit(2). Its fields are

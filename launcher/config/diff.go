@@ -21,7 +21,7 @@ const (
 	AtOnce   Effect = "at once"                // the new value is used at once
 	Starts   Effect = "starts the group"       // the group is new
 	Stops    Effect = "stops the group"        // the group was removed
-	Scales   Effect = "starts or stops some"   // the other instances are not affected
+	Scales   Effect = "starts or stops some"   // instances are started or stopped; the others keep running
 	Rolls    Effect = "rolls the group"        // all instances are replaced
 	Upgrades Effect = "with an upgrade"        // a reload is refused; launcher upgrade applies it
 	Restarts Effect = "with the next launcher" // a reload is refused; only the next launcher uses the value

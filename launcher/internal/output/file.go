@@ -32,7 +32,7 @@ type File struct {
 	mu      sync.Mutex
 	queue   []entry
 	queued  int // bytes in the queue and in the entries that are being written
-	dropped int // lines dropped since the last one that was queued
+	dropped int // lines dropped since a line was last queued
 	wake    *sync.Cond
 	closing bool
 
@@ -45,7 +45,7 @@ type File struct {
 	checkedAt time.Time // when file was last compared with the file at path
 	err       error     // the last error of a write
 	failed    int       // lines lost to errors since the last successful write
-	torn      bool      // the last line that was lost has been written in part
+	torn      bool      // a part of the last lost line is in the file
 
 	onError    func(error)
 	reportedAt time.Time // when onError was last called

@@ -15,8 +15,8 @@ type Logs struct {
 	fallback *File // takes the output of processes without a log file; if nil, that output is discarded
 
 	mu       sync.Mutex
-	files    map[string]*sharedFile   // files by path
-	counts   map[string]*Counts       // counts by group
+	files    map[string]*sharedFile   // open log files by path
+	counts   map[string]*Counts       // counts of lines by group
 	removing map[string]chan struct{} // channels by path, each of which is closed when the files of an earlier process have been removed
 
 	removals sync.WaitGroup

@@ -34,7 +34,7 @@ import (
 // process is launched, and do not change afterwards.
 type Host struct {
 	Dir         string // absolute path of the launcher's directory
-	Router      Router // nil: there is no router
+	Router      Router // nil if there is no router
 	Helper      []string
 	Publish     func(events.Event)
 	ServeUser   func(path string, as *proc.User) error // serves a socket for notifications of processes that run as another user
@@ -82,7 +82,7 @@ type Process struct {
 	cfg      spec.Group                 // the configuration with which the process was started
 	current  atomic.Pointer[spec.Group] // the configuration of the group, which a reload may have changed since the start
 	digest   string
-	scope    *ctxshutdown.Swansong // this scope ends with the process
+	scope    *ctxshutdown.Swansong // the scope of the process, which completes when the process has ended
 
 	adopted *statefile.Process // the entry in the state file, if an earlier launcher started the process; otherwise nil
 	unkept  atomic.Bool        // the process ends with the launcher, although its group is kept
@@ -98,7 +98,7 @@ type Process struct {
 	conn       *transport.Connection
 	notify     *notify.Socket                     // the socket for messages as for sd_notify(3); nil if the process has none
 	stopProbes context.CancelFunc                 // ends the probes; nil before the process runs
-	begun      chan struct{}                      // closed when proc is set
+	begun      chan struct{}                      // closed when the subprocess runs and proc is set
 	port       int                                // what {port} stands for; 0 if the configuration does not mention it
 	child      pb.ProcessLifecycleInterfaceClient // calls the lifecycle protocol of the process; nil if the process does not use it
 	proc       *proc.Process

@@ -15,7 +15,7 @@ func (f OnFailure) String() string { return [...]string{"pause", "rollback", "co
 
 // A Config holds the rules of a roll. Package spec checks it, as part of the configuration of a group.
 type Config struct {
-	Desired    int // number of instances at the end
+	Desired    int // number of instances at the end of the roll
 	MinHealthy int // number of instances that must stay available, 0 ≤ MinHealthy ≤ Desired
 	MaxSurge   int // how many instances may exist above Desired; with 0 an instance is stopped before its replacement starts, and MinHealthy must be less than Desired
 

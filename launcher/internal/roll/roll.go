@@ -23,7 +23,7 @@ type Roll struct {
 	last      *Failure      // the last failure; nil if there was none since the beginning, or since the roll was resumed
 	ordered   bool          // the roll was rolled back because a user has ordered it, and not because of a failure
 	rejected  bool          // the canaries have failed their check
-	passedAt  time.Duration // when the last check began that the canaries have passed; 0: they have passed none
+	passedAt  time.Duration // when the last check that the canaries have passed began; 0: they have passed none
 	announced bool          // the roll has reported that all canaries are available
 }
 

@@ -39,7 +39,7 @@ func (p Phase) target() Version {
 type State struct {
 	Phase  Phase
 	Paused bool
-	Why    string // the last failure, stall or order, as the reason of the phase or pause
+	Why    string // why the roll is in its phase or paused: the last failure, stall or order
 
 	Tries    int           // number of failures in a row
 	GivenUp  int           // number of instances that will not be replaced

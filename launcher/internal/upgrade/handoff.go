@@ -36,7 +36,7 @@ type Handoff struct {
 
 // Files are the numbers of the open files that are handed over; 0 for those that are not.
 type Files struct {
-	Program  int               // the program that hands over
+	Program  int               // the executable of the program that hands over
 	Lock     int               // the locked directory
 	Admin    int               // the listening unix socket of the launcher
 	Guardian int               // the pipe to the guardian, a process that ends the launcher's processes if the launcher is killed
