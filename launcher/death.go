@@ -51,7 +51,7 @@ func (c *Config) checkDeath(g GroupConfig) []error {
 	case runtime.GOOS != "linux":
 		return []error{&ConfigError{g.Name, "OnLauncherDeath", "keep works on Linux only, where a process cannot be confused with a later one of the same pid; use kill"}}
 	case len(c.Guardian) == 0:
-		return []error{&ConfigError{g.Name, "OnLauncherDeath", "keep needs Config.Guardian: while no launcher runs, the guardian reads what the processes print; otherwise they would block"}}
+		return []error{&ConfigError{g.Name, "OnLauncherDeath", "keep needs Config.Guardian: while no launcher runs, the guardian reads what the processes print, because the processes would block otherwise"}}
 	}
 	return nil
 }

@@ -231,7 +231,8 @@ func TestNotify_FollowsMainPID(t *testing.T) {
 		t.Errorf("state %v, outcome %v", st.State, st.Outcome)
 	}
 	testkit.Equal(t, "survivors", len(st.Survivors), 0)
-	if command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", first.PID)); len(command) > 0 { // a zombie has no command line
+	// The command line of a process that has ended is empty, even before it has been reaped.
+	if command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", first.PID)); len(command) > 0 {
 		t.Errorf("pid %d is alive: %q", first.PID, command)
 	}
 }
@@ -330,7 +331,8 @@ func TestProbe_HangingCheckDoesNotDelayStop(t *testing.T) {
 	})
 	testkit.Equal(t, "outcome", h.stops("main-1").Outcome, launcher.Clean)
 	h.close()
-	if command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); len(command) > 0 { // a zombie has no command line
+	// The command line of a process that has ended is empty, even before it has been reaped.
+	if command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); len(command) > 0 {
 		t.Errorf("the process %d of the check is alive: %q", pid, command)
 	}
 }

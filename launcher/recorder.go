@@ -13,8 +13,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
-// A recorder knows what the state file has to say: what the next launcher needs. It starts what
-// depends on that, the writer of the file and the guardian.
+// A recorder collects what the next launcher needs, and has it written to the state file. It starts
+// the writer of the file, and the guardian, which needs the file.
 type recorder struct {
 	manager   *Manager
 	untouched bool // this launcher has not written the state file yet: the file is still that of an earlier launcher
