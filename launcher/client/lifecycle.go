@@ -242,8 +242,8 @@ func (l *Lifecycle) RegisterHealth(r grpc.ServiceRegistrar) {
 	healthpb.RegisterHealthServer(r, l.health)
 }
 
-// refreshReadiness evaluates the checks periodically. If no launcher asks for the readiness,
-// grpc.health.v1 and systemd would not notice otherwise that a check has begun to pass or to fail.
+// refreshReadiness evaluates the checks periodically. Without it, if no launcher asks for the
+// readiness, grpc.health.v1 and systemd would not notice that a check has begun to pass or to fail.
 func (l *Lifecycle) refreshReadiness() {
 	defer close(l.refreshed)
 	tick := time.NewTicker(refreshInterval)
