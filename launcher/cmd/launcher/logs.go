@@ -58,8 +58,8 @@ func logsCommand(at *place) *cobra.Command {
 
 // showLatest shows the latest lines of several groups and processes, in the order of their times.
 //
-// The launcher sends up to lines lines for each name. Which of them are the latest of all is known
-// only when all have been read.
+// The launcher sends up to the given number of lines for each name. Which of them are the latest of
+// all is known only when all have been read.
 func showLatest(ctx context.Context, names []string, lines int, open func(context.Context, string) (grpc.ServerStreamingClient[pb.LogLine], error), show func(*pb.LogLine) error) error {
 	var all []*pb.LogLine
 	err := receiveAll(ctx, names, open, func(l *pb.LogLine) error { all = append(all, l); return nil })

@@ -168,8 +168,8 @@ func (p *place) dial() (to pb.LauncherAdminInterfaceClient, conn *grpc.ClientCon
 	return to, conn, launcher.SocketIn(dir), err
 }
 
-// directory returns the launcher's directory. --dir comes before the file, as in the command run:
-// so the same flags lead every command to the same launcher.
+// directory returns the launcher's directory. --dir overrides the file, as in the command run: so
+// the same flags lead every command to the same launcher.
 func (p *place) directory() (string, error) {
 	switch {
 	case p.dir != "":

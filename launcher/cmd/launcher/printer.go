@@ -16,7 +16,8 @@ import (
 type printer struct{ out, errs *output.File }
 
 // printed returns the printer for the output of the command run. Other commands write to stdout
-// directly, and can block: no process depends on them. Only their error goes to it; see execute.
+// directly, and can block: no process depends on them. Only their errors go through the printer;
+// see execute.
 var printed = sync.OnceValue(func() *printer { return newPrinter(os.Stdout, os.Stderr) })
 
 // newPrinter returns a printer with a queue of 1 MiB for stdout and another one for stderr, so that

@@ -202,7 +202,9 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 			switch {
 			case err == nil:
 				fmt.Fprintf(out, "metrics at http://%v/metrics\n", addr)
-			case upgrade.TookOver(): // after an upgrade the processes run already, and must not be stopped because metrics cannot be served
+			// After an upgrade, a failure to serve metrics must not stop the processes, which run
+			// already.
+			case upgrade.TookOver():
 				cfg.Logger.Error("metrics are not served; correct their address, and upgrade again", "error", err)
 			default:
 				return &launcher.ConfigError{Field: "Metrics.Address", Rule: strings.TrimPrefix(err.Error(), "metrics: ")}
@@ -233,9 +235,9 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 		graceful.WithSoft(min(bound, longest)), graceful.WithOutput(cmd.ErrOrStderr()))
 }
 
-// thisProgram returns a path at which this very program is executed. On Linux that holds also after
-// its file has been replaced, as before an upgrade. The guardian and the helper thus have the
-// version of the launcher that starts them.
+// thisProgram returns a path by which exactly this program can be executed again. On Linux that
+// holds also after its file has been replaced, as before an upgrade. The guardian and the helper
+// thus have the version of the launcher that starts them.
 func thisProgram() (string, error) {
 	const exe = "/proc/self/exe"
 	if _, err := os.Stat(exe); err == nil {
