@@ -53,7 +53,7 @@ func (p *Process) Status() Status {
 	return p.status
 }
 
-// update takes the status from the machine after an event, and publishes what has changed.
+// update takes the status from the state machine after an event, and publishes what has changed.
 //
 // The goroutine of run calls it after each event. It must not hold mu, because what it calls, such
 // as Changed, asks for the Status, and that locks mu.
@@ -75,7 +75,7 @@ func (p *Process) update(m *lifecycle.Machine, before lifecycle.State, e lifecyc
 	}
 }
 
-// store stores what the machine says. It returns the status, and whether stopTimes or said
+// store stores what the state machine says. It returns the status, and whether stopTimes or said
 // has changed.
 //
 // Texts of the process are masked here, before others can ask for the status: a process may have a
