@@ -201,7 +201,8 @@ func (s State) onFailures(c Config, v View, failures int) State {
 // pauseOrRollBack handles a failure that is not retried. A rollback that fails can only pause. With
 // OnFailure Continue the roll pauses, too, in two cases: for a canary, whose purpose is to hold up
 // the others, and for a stall. In a stall there is no instance to give up, because one that does
-// not become ready in time counts as a failure; so it is a stop that does not complete.
+// not become ready in time counts as a failure: a stall is a stop of an instance that does not
+// complete.
 func (s State) pauseOrRollBack(c Config, v View) State {
 	if c.OnFailure == Rollback && s.Phase != RollingBack {
 		return s.Rollback(c, v, s.Why)
