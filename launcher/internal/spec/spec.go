@@ -34,7 +34,7 @@ type TLS struct{ Cert, Key, CA string }
 // A Group is a number of processes that run the same program. The state file contains it as JSON,
 // with the names of these fields as keys.
 //
-// A name of a field that changes would make the file of an earlier launcher unreadable. A new field
+// If a field were renamed, the file of an earlier launcher could not be read any more. A new field
 // has omitempty or omitzero, so a file that does not use it has no key that an earlier launcher
 // does not know.
 type Group struct {
