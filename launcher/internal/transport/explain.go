@@ -35,9 +35,10 @@ func Explain(err error) string {
 // cause.
 var steps = regexp.MustCompile(`^(connection error: |desc = "|transport: |Error while dialing: |authentication handshake failed: |dial \w+ \S+: |connect: |error reading from server: |error reading server preface: |name resolver error: )`)
 
-// ExplainUnavailable returns the cause of an error of package grpc with the code Unavailable. The
-// errors of the system are only in the text of the message, so its words are all there is to tell
-// them apart. A cause that is not known here is returned without the steps that led to it.
+// ExplainUnavailable returns the cause of an error of package grpc with the code Unavailable.
+// Package grpc passes an error of the system on only as a part of its message, so the words of the
+// message tell the causes apart. A cause that is not known here is returned without the steps that
+// led to it.
 func ExplainUnavailable(message string) string {
 	cause := strings.TrimSuffix(message, `"`)
 	for next := steps.ReplaceAllString(cause, ""); next != cause; next = steps.ReplaceAllString(cause, "") {
