@@ -22,8 +22,8 @@ func CatchSignals() Signals { return Signals{early.Catch()} }
 func (s Signals) Stop() { signal.Stop(s.c) }
 
 // add adds the signals in a text that take has made. It leaves out what is not a number, and
-// signals for which the channel has no room: it holds 16, and a second stop signal already kills
-// the processes.
+// signals for which the channel has no room: it holds 16, and more do no good, because the second
+// stop signal already kills the processes.
 func (s Signals) add(text string) {
 	for number := range strings.SplitSeq(text, ",") {
 		if n, err := strconv.Atoi(number); err == nil && len(s.c) < cap(s.c) {
