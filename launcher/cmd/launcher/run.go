@@ -202,9 +202,7 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 			switch {
 			case err == nil:
 				fmt.Fprintf(out, "metrics at http://%v/metrics\n", addr)
-			// After an upgrade, a failure to serve metrics must not stop the processes, which run
-			// already.
-			case upgrade.TookOver():
+			case upgrade.TookOver(): // after an upgrade, a failure to serve metrics must not stop the running processes
 				cfg.Logger.Error("metrics are not served; correct their address, and upgrade again", "error", err)
 			default:
 				return &launcher.ConfigError{Field: "Metrics.Address", Rule: strings.TrimPrefix(err.Error(), "metrics: ")}
