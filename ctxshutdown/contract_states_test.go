@@ -53,7 +53,7 @@ func TestState_DependsOnStopAndGuards(t *testing.T) {
 	})
 }
 
-func TestScope_CountsGuardsAndStopsOnce(t *testing.T) {
+func TestScope_OperationsFollowContract(t *testing.T) {
 	testRules(t, "docs/internals/core.md#operations", []rule{
 		{"a new scope is fresh and Running", func(c claim, s *ctxshutdown.Swansong) {
 			c.checkState(s, ctxshutdown.Running, 0)

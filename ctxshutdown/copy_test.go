@@ -312,7 +312,7 @@ func TestCopy_ReturnsTimeoutOfDestination(t *testing.T) {
 
 // After the stop, io.Copy returns the error of the destination's Write, even if that error is
 // io.EOF.
-func TestCopy_ReturnsEOFFromWrite(t *testing.T) {
+func TestCopy_ReturnsErrorOfWriteEvenIfItIsEOF(t *testing.T) {
 	for name, source := range map[string]io.Reader{
 		"woken":      pipeWith("bytes"),
 		"not woken":  struct{ io.Reader }{strings.NewReader("bytes")},

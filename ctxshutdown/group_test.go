@@ -95,7 +95,7 @@ func TestGroup_FunctionsHoldGuards(t *testing.T) {
 
 // If two functions of a group fail at the same time, Wait returns the error that is also the cause
 // of the scope.
-func TestGroup_WaitReturnsCauseOfScope(t *testing.T) {
+func TestGroup_WaitReturnsCauseOfScopeIfTwoFunctionsFail(t *testing.T) {
 	for range 1000 {
 		g := ctxshutdown.NewGroup(context.Background())
 		var ready sync.WaitGroup

@@ -225,7 +225,7 @@ func (c panicking) Read(p []byte) (int, error) {
 // If the source calls runtime.Goexit, the goroutine that called Read ends. If the source does so in
 // the background goroutine of a detached Reader, the goroutine that called Read must not stay
 // blocked for ever.
-func TestReader_SurvivesGoexitInSource(t *testing.T) {
+func TestReader_GoexitInSourceDoesNotBlockReadForEver(t *testing.T) {
 	goexit := readerFunc(func([]byte) (int, error) {
 		runtime.Goexit()
 		return 0, nil

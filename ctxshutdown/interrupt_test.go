@@ -380,7 +380,7 @@ func TestGuarded_ReaderHoldsGuardUntilNextRead(t *testing.T) {
 	c.awaitCompletion(done)
 }
 
-func TestGuarded_ReportsSiteOfConstructor(t *testing.T) {
+func TestGuarded_ReportNamesLineOfConstructorCall(t *testing.T) {
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithTrace())
 	sites := map[string]string{}
 	site := func(name, want string) {

@@ -210,7 +210,7 @@ func TestReader_GivesUpWakingSourceThatIgnoresDeadlines(t *testing.T) {
 
 // A deadline that the user has set on the source itself stays until the Reader wakes a Read, or
 // until a method of the Reader must set a deadline, as CanWake does.
-func TestReader_KeepsDeadlineSetOnSource(t *testing.T) {
+func TestReader_KeepsDeadlineSetOnSourceUntilWake(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		use   func(r *ctxshutdown.Reader)

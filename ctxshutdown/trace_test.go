@@ -314,7 +314,7 @@ func TestTrace_LogsNothingByDefault(t *testing.T) {
 }
 
 // A report has the right site of a guard even if the runtime has moved the stack of the goroutine.
-func TestTrace_RecordsSitesOnGrowingStacks(t *testing.T) {
+func TestTrace_RecordsRightSiteIfStackMoves(t *testing.T) {
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithTrace())
 	var site string
 	var deeper func(n int) // each call makes the stack larger, so the runtime moves it

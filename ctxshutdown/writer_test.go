@@ -383,7 +383,7 @@ func TestWriter_CloseLetsBlockedWriteFinish(t *testing.T) {
 
 // A soft context ends while a Write to a TLS connection is blocked. Afterwards the TLS connection
 // is still usable.
-func TestWriter_KeepsTLSConnectionUsable(t *testing.T) {
+func TestWriter_EndOfSoftContextKeepsTLSConnectionUsable(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	w, r := connections(t, "tcp")
 	client, server := openTLS(t, w, r)

@@ -260,7 +260,7 @@ func ExampleQuiesceTimeoutError() {
 	feed.Release()
 	<-loop.Stop().Done()
 	// Output:
-	// eventloop: not quiescent after 0s in state Idle: 0 queued, 0 offloads running, 1 handle held, 0 timers pending; stop the producers, let running work return, or wait longer
+	// eventloop: Quiesce: the loop was not quiescent after 0s, in state Idle: 0 queued, 0 offloads running, 1 handle held, 0 timers pending; stop the producers, let running work return, or wait longer
 }
 
 func ExampleWaitError() {

@@ -16,7 +16,7 @@ import (
 
 // If the panic handler returns false, a panic in any kind of callback stops the loop. Accepted
 // callbacks still run.
-func TestPanic_StopsLoop(t *testing.T) {
+func TestPanic_StopsLoopIfHandlerReturnsFalse(t *testing.T) {
 	p := newPool(t, 1)
 	for kind, in := range map[string]func(l *eventloop.Loop, f func()){
 		"callback": func(l *eventloop.Loop, f func()) { l.Post(f) },
@@ -297,7 +297,7 @@ func TestPool_RecoversAndCountsPanics(t *testing.T) {
 
 // If a pool's panic handler calls Goexit, every job still finishes, every offload is completed,
 // every panic is reported once, and another goroutine takes the worker's place.
-func TestPool_SurvivesGoexitInHandler(t *testing.T) {
+func TestPool_GoexitInPanicHandlerLosesNoJob(t *testing.T) {
 	var told []string
 	p := newPool(t, 1, eventloop.WithPanicHandler(func(err *eventloop.PanicError) bool {
 		told = append(told, err.In)

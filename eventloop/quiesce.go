@@ -125,7 +125,7 @@ type QuiesceTimeoutError struct {
 }
 
 func (e *QuiesceTimeoutError) Error() string {
-	return fmt.Sprintf("eventloop: not quiescent after %v in state %v: %v; stop the producers, let running work return, or wait longer",
+	return fmt.Sprintf("eventloop: Quiesce: the loop was not quiescent after %v, in state %v: %v; stop the producers, let running work return, or wait longer",
 		e.Timeout, e.State, e.Counts)
 }
 

@@ -78,7 +78,7 @@ func TestQuiesce_ErrorOfTimeoutHasCounts(t *testing.T) {
 			testkit.Equal(t, "error", err, &eventloop.QuiesceTimeoutError{
 				Timeout: timeout, State: eventloop.Running, Counts: eventloop.Counts{Queued: 3, Offloads: 4, Handles: 5, Timers: 1}})
 			testkit.Equal(t, "message", err.Error(), fmt.Sprintf(
-				"eventloop: not quiescent after %v in state Running: 3 queued, 4 offloads running, 5 handles held, 1 timer pending; stop the producers, let running work return, or wait longer", timeout))
+				"eventloop: Quiesce: the loop was not quiescent after %v, in state Running: 3 queued, 4 offloads running, 5 handles held, 1 timer pending; stop the producers, let running work return, or wait longer", timeout))
 			testkit.ErrorIs(t, "it", err, context.DeadlineExceeded)
 			testkit.Equal(t, "it took", time.Since(began), max(timeout, 0))
 		}
@@ -234,7 +234,7 @@ func TestQuiesce_NamesRunningFunction(t *testing.T) {
 	}{
 		{"a timer", func(l *eventloop.Loop, until chan struct{}) { l.After(0, func() { <-until }) },
 			eventloop.Running, eventloop.Counts{In: "timer"},
-			`eventloop: not quiescent after 1s in state Running: 0 queued, 0 offloads running, 0 handles held, 0 timers pending, ` +
+			`eventloop: Quiesce: the loop was not quiescent after 1s, in state Running: 0 queued, 0 offloads running, 0 handles held, 0 timers pending, ` +
 				`running a function of the kind "timer"; stop the producers, let running work return, or wait longer`},
 		{"a ticking one", func(l *eventloop.Loop, until chan struct{}) { l.Every(1, func() { <-until; l.Stop() }) },
 			eventloop.Running, eventloop.Counts{In: "timer", Timers: 1}, ""},

@@ -84,7 +84,7 @@ func TestRun_StopOrPanicEndsContextOfMain(t *testing.T) {
 }
 
 // Run returns the error of main joined with the first panic, even if main returns nil.
-func TestRun_ReturnsPanic(t *testing.T) {
+func TestRun_ReturnsFirstPanicEvenIfMainReturnsNil(t *testing.T) {
 	for _, result := range []error{nil, context.Canceled} {
 		l := eventloop.New(context.Background(), stopsAfterPanic)
 		err := l.Run(context.Background(), func(ctx context.Context) error {

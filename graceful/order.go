@@ -61,7 +61,7 @@ func InOrder(ctx context.Context, stages ...*ctxshutdown.Swansong) error {
 		select {
 		case <-c.Done():
 		case <-work.Done():
-			if held := blockers(c, fmt.Errorf("graceful: InOrder: out of time: %w", context.Cause(work))); held != nil {
+			if held := blockers(c, fmt.Errorf("graceful: InOrder: the time for the stages is over: %w", context.Cause(work))); held != nil {
 				failure = append(failure, held)
 			}
 		}

@@ -30,7 +30,7 @@ func TestInOrder_DividesRemainingTimeAmongStages(t *testing.T) {
 		{"a slow first stage has a third of the time", [3]time.Duration{11 * s, 0, 0}, 0, [3]time.Duration{0, 4 * s, 4 * s}, 11 * s, ""},
 		{"a slow second stage has half of the rest", [3]time.Duration{2 * s, 11 * s, 0}, 0, [3]time.Duration{0, 2 * s, 7 * s}, 13 * s,
 			"graceful: drained after force (the drain took longer than 12s): 2 guards: main ×1, two ×1; also: " +
-				"ctxshutdown: Wait ended (graceful: InOrder: out of time: graceful: the drain took longer than 12s) with work still running: 1 guard: two ×1; " +
+				"ctxshutdown: Wait ended (graceful: InOrder: the time for the stages is over: graceful: the drain took longer than 12s) with work still running: 1 guard: two ×1; " +
 				"wait longer, or call Force to cancel that work"},
 		{"unused time flows on", [3]time.Duration{0, 0, 11 * s}, 0, [3]time.Duration{0, 0, 0}, 11 * s, ""},
 		{"two slow stages", [3]time.Duration{never, never, 0}, 0, [3]time.Duration{0, 4 * s, 8 * s}, 14 * s, "abandoned"},
@@ -115,7 +115,7 @@ func TestInOrder_ReportsStageStoppedOutOfTurn(t *testing.T) {
 
 // After a second signal or a call of Force, InOrder stops all remaining stages without waiting for
 // the current one, and returns.
-func TestInOrder_EndsOnForce(t *testing.T) {
+func TestInOrder_ForceStopsRemainingStagesAtOnce(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		began := time.Now()
 		err := b.run(func(s *ctxshutdown.Swansong) error {

@@ -14,7 +14,7 @@ import (
 
 // Warn sets the warned bit before it lists the children, because a child that is linked between the
 // two steps would otherwise not be warned.
-func TestWarn_SetsTheBitBeforeItListsChildren(t *testing.T) {
+func TestWarn_SetsWarnedBitBeforeListingChildren(t *testing.T) {
 	root := newNode(nil)
 	child := newNode(root)
 	child.AcquireOne()
