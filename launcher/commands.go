@@ -34,7 +34,7 @@ func Guard() error { return guardian.Guard() }
 // launcher does not know the process id before the process exists. Exec returns only if it fails.
 func Exec(args []string) error {
 	if len(args) == 0 {
-		return errors.New("launcher: Exec: no command")
+		return errors.New("launcher: Exec has no command; pass the program and its arguments")
 	}
 	path, err := exec.LookPath(args[0])
 	if err != nil {

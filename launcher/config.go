@@ -50,7 +50,7 @@ type Config struct {
 	// A panic in Reread reaches the caller of [Manager.Reread]. If an operator asked for the
 	// reload, the reload fails, and the panic is also reported as an [Alarm].
 	Reread func(ctx context.Context, source any) (next Config, changes []string, err error)
-	Source any // passed to Reread
+	Source any // what the configuration was read from, passed to Reread; see [GroupSource]
 
 	// File is the file that Reread reads, so that an operator can compare it with the intended one;
 	// empty: no file.

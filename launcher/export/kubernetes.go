@@ -301,7 +301,9 @@ func numeric(text string) *int64 {
 func (g group) deployment() deployment {
 	matched := map[string]string{"app.kubernetes.io/name": g.Name}
 	roll := rollingUpdate{*g.MaxSurge, g.maxUnavailable()}
-	if roll == (rollingUpdate{}) { // Kubernetes refuses a rolling update in which both numbers are 0, even without instances
+	// Kubernetes refuses a rolling update with 0 for both maxSurge and maxUnavailable, even without
+	// instances.
+	if roll == (rollingUpdate{}) {
 		roll.MaxSurge = 1
 	}
 	deadline := up(g.Roll.ProgressDeadline)

@@ -59,7 +59,7 @@ func beInit() {
 		switch {
 		case err == syscall.EINTR:
 		case err != nil:
-			printed().end(fmt.Errorf("launcher: waiting for the child: %w", err))
+			printed().end(fmt.Errorf("launcher: cannot wait for the child process: %w", err))
 			os.Exit(1)
 		case pid != cmd.Process.Pid:
 		case how.Signaled():

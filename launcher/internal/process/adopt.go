@@ -70,7 +70,7 @@ func (p *Process) adopt() error {
 	running, err := proc.Adopt(p.adopted.Adoptable, proc.Spec{Args: []string{p.id}, ReadStdout: files[0], ReadStderr: files[1],
 		BeforeReap: p.group.Gate.Enter, Child: true})
 	if err != nil {
-		return fmt.Errorf("launcher: process %q: %w", p.id, err)
+		return fmt.Errorf("launcher: process %q is not adopted: %w", p.id, err)
 	}
 	p.onStarted(running)
 	return nil

@@ -180,7 +180,7 @@ func (p *Process) Signal(sig syscall.Signal, reason string) (bool, error) {
 		return false, nil
 	}
 	if err := running.Signal(sig); err != nil {
-		return false, fmt.Errorf("launcher: process %q: %w", p.id, err)
+		return false, fmt.Errorf("launcher: cannot signal process %q: %w", p.id, err)
 	}
 	p.publish(events.Event{Kind: events.Signalled, Message: lifecycle.SignalName(sig) + ": " + reason})
 	return true, nil

@@ -48,14 +48,14 @@ func (p *Process) start() error {
 	if p.cfg.UsesPort() && p.adopted == nil {
 		port, err := p.group.Ports.Take()
 		if err != nil {
-			return fmt.Errorf("launcher: process %q: %w", p.id, err)
+			return fmt.Errorf("launcher: cannot start process %q: %w", p.id, err)
 		}
 		p.mu.Lock() // mu is held because the writer of the state file reads the port
 		p.port = port
 		p.mu.Unlock()
 	}
 	if err := p.findUser(); err != nil {
-		return fmt.Errorf("launcher: process %q: %w", p.id, err)
+		return fmt.Errorf("launcher: cannot start process %q: %w", p.id, err)
 	}
 	args, env := p.placeholders().Command(p.cfg, spawn.Inherited(p.cfg, os.Environ()))
 	if p.cfg.Protocol.CallsProcess() {
@@ -96,7 +96,7 @@ func (p *Process) start() error {
 		done, err := p.prepareToKeep(&child)
 		defer done()
 		if err != nil {
-			return fmt.Errorf("launcher: process %q: %w", p.id, err)
+			return fmt.Errorf("launcher: cannot start process %q: %w", p.id, err)
 		}
 	}
 	// The launcher does not become a subreaper. Orphans are found by the mark in their environment,
@@ -108,7 +108,7 @@ func (p *Process) start() error {
 	os.Remove(p.sockets.lifecycle)
 	started, err := proc.Start(child)
 	if err != nil {
-		return fmt.Errorf("launcher: process %q: %w", p.id, err)
+		return fmt.Errorf("launcher: cannot start process %q: %w", p.id, err)
 	}
 	p.onStarted(started)
 	return nil

@@ -112,7 +112,7 @@ func (c *Connection) Open(running bool) (*grpc.ClientConn, error) {
 			c.cfg.Alarm(fmt.Errorf("cannot connect to the process; unless this is fixed, it will be stopped by signals: %w", err))
 			id = mtls.Expect(mtls.Files(t.TLS), c.cfg.Alarm)
 		} else if err != nil {
-			return nil, fmt.Errorf("launcher: process %q: %w", c.cfg.Process, err)
+			return nil, fmt.Errorf("launcher: cannot connect to process %q: %w", c.cfg.Process, err)
 		}
 		// The certificate must be valid for the configured host, whichever port the process
 		// reports.
@@ -124,7 +124,7 @@ func (c *Connection) Open(running bool) (*grpc.ClientConn, error) {
 	}
 	conn, err := grpc.NewClient(target, append(opts, grpc.WithTransportCredentials(creds))...)
 	if err != nil {
-		return nil, fmt.Errorf("launcher: process %q: %w", c.cfg.Process, err)
+		return nil, fmt.Errorf("launcher: cannot connect to process %q: %w", c.cfg.Process, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
