@@ -10,10 +10,10 @@ import (
 	"github.com/swansong-go/swansong/internal/refusal"
 )
 
-// InOrder waits until ctx is stopped, usually the scope that f received, and then stops the stages one
-// after another: each when the previous one has drained or has used its share of the time. It
-// returns when all stages have drained, or when Work of ctx ends. A stage is a scope that the stop of
-// ctx must not reach directly, so it derives from Work of ctx:
+// InOrder waits until ctx is stopped, usually the scope that the function given to [Run] receives,
+// and then stops the stages one after another: each when the previous one has drained or has used
+// its share of the time. It returns when all stages have drained, or when Work of ctx ends. A stage
+// is a scope that the stop of ctx must not reach directly, so it derives from Work of ctx:
 //
 //	ingress, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("ingress"))
 //	storage, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("storage"))
@@ -26,8 +26,8 @@ import (
 // to the following ones, and of n stages each has at least 1/n of the time. A stage that has not
 // drained within its share continues to drain while the next one is stopped, until Work ends.
 //
-// The caller of InOrder must hold a guard, as f does. Otherwise no guard might be held between two
-// stages, and the scope would be complete.
+// The caller of InOrder must hold a guard, as the function given to [Run] does. Otherwise no guard
+// might be held between two stages, and the scope would be complete.
 //
 // The error contains a [*ctxshutdown.DrainError] for each stage that has not drained. It also names
 // each stage that was stopped together with ctx instead of in its turn. InOrder panics if a stage is

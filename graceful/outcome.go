@@ -104,8 +104,8 @@ func joinErrors(d *ctxshutdown.DrainError, err error) []error {
 // ExitCode returns the exit code for an error of [Run]:
 //
 //	0  drained
-//	1  drained, but f or a hook has failed, or a panic has stopped an event loop or a pool;
-//	   or Run has not started f
+//	1  drained, but the function given to Run or a hook has failed, or a panic has stopped an
+//	   event loop or a pool; or Run has not called the function
 //	2  drained after force
 //	3  abandoned
 func ExitCode(err error) int {

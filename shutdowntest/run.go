@@ -36,8 +36,9 @@ const maxStops = 1000
 // A run fails unless scenario returns and all guards of s and of the scopes below are released
 // within 10 seconds of the stop (see [Within]), and all goroutines end within the same time after
 // the cleanups of t. A run that is not stopped at a moment is stopped when scenario returns, or
-// after an hour. After the drain, check is called; a nil check is not. The releases of the guards
-// synchronize before the call of check. Run stops after the first run that fails.
+// after an hour. After the drain, Run calls check, the function that scenario has returned, unless
+// it is nil. The releases of the guards synchronize before the call of check. Run stops after the
+// first run that fails.
 //
 // The t of scenario belongs to the run and has the limits that [synctest.Test] documents: no Run,
 // Parallel and Deadline. scenario runs in a goroutine that may call t.FailNow. It may stop s

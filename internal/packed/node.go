@@ -207,8 +207,8 @@ func (n *Node) arrive(v, unit uint64, e *effects) {
 	n.announce(v, e)
 }
 
-// announce counts a sealed n as a child in its parent's word, unless it is announced already. v is
-// a value of the word of n.
+// announce counts n as a child in the word of its parent, if n is sealed and is not counted there
+// (announced) already. v is a value of the word of n.
 //
 // The parent's word is changed first, and the announced bit is set afterwards. So an acquisition
 // that finds the bit set may return at once: every ancestor counts it
@@ -263,7 +263,8 @@ func (n *Node) depart(v uint64, e *effects) {
 	n.unlink()
 }
 
-// Stop seals n and its linked descendants, and marks n as signalled. The caller must have given the
+// Stop seals n and its linked descendants: from then on, the parent of a node counts the node as a
+// child while the node is not empty. Stop also marks n as signalled. The caller must have given the
 // signal of the stop, and the signal must have reached all descendants that derive from it. When
 // Stop returns, n counts every guard that was acquired before in its subtree and has not been
 // released.

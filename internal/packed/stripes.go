@@ -95,10 +95,11 @@ func newStripes(procs int) *stripes {
 
 // pick returns the stripe of the calling goroutine, chosen by the address of its stack.
 //
-// The stack address is a free value that differs between goroutines: stacks have at least 2 kB, so
-// no two goroutines have the same key, and a goroutine has few keys. A random number or a token
-// from a sync.Pool costs more than the addition itself (docs/internals/counting.md#stripes).
-// Goroutines whose keys fall on the same stripe collide, and noteCollision then changes the hash.
+// The key is the stack address in units of 2 kB, a free value that differs between goroutines: a
+// stack has at least 2 kB, so no two goroutines have the same key, and a goroutine has few keys. A
+// random number or a token from a sync.Pool costs more than the addition itself
+// (docs/internals/counting.md#stripes). Goroutines whose keys fall on the same stripe collide, and
+// noteCollision then changes the hash.
 func (s *stripes) pick() *Counter {
 	var local byte
 	return &s.cells[s.index(uintptr(unsafe.Pointer(&local)))].count

@@ -3,7 +3,7 @@ package packed
 // The word of a node, from the lowest bit:
 //
 //	bits 0 to 29   guards held on the node itself
-//	bit  30        canary
+//	bit  30        canary, which keeps an overflow of the guards from the bits above
 //	bits 31 to 55  announced children
 //	bits 56 to 63  flags
 //
