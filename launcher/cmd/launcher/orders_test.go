@@ -29,7 +29,9 @@ func TestOrders_AcceptSeveralNames(t *testing.T) {
 		out[strings.Index(out, "\n")+1:] || !strings.Contains(out, "waiting for nothing") {
 		t.Errorf("status of a stopped group:\n%s", out)
 	}
+	testkit.Equal(t, "scale of a stopped group", s.must("scale", "a=3", "--wait"), "the group is stopped; launcher start a starts it with 3 processes\n")
 	testkit.Equal(t, "start", s.must("start", "a", "b", "--wait"), "a: started\nb: started\n")
+	testkit.Equal(t, "processes of a", s.health().Groups[0].Ready, 3) // all of them by default, since start waits until the group is healthy
 	testkit.Equal(t, "scale", s.must("scale", "a=2", "b=0", "--wait"), "a: scaled\nb: scaled\n")
 	h := s.health()
 	testkit.Equal(t, "ready of a", h.Groups[0].Ready, 2)

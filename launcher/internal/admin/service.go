@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -122,7 +123,8 @@ func (s *service) RestartGroup(ctx context.Context, in *pb.RestartGroupRequest) 
 
 // OrderGroup stops, starts or scales a group. With wait it returns when the group has reached what
 // was ordered, or with the error of a newer order that has taken its place. The message says what
-// has begun, such as "stopping", or with wait what has been reached, such as "stopped".
+// has begun, such as "stopping", or with wait what has been reached, such as "stopped". A group that is
+// stopped keeps the number for its start.
 func (s *service) OrderGroup(ctx context.Context, in *pb.OrderGroupRequest) (*pb.OrderGroupResponse, error) {
 	texts := map[pb.GroupOrder][2]string{
 		pb.GroupOrder_STOP: {"stopping", "stopped"}, pb.GroupOrder_START: {"starting", "started"}, pb.GroupOrder_SCALE: {"scaling", "scaled"},
@@ -135,6 +137,10 @@ func (s *service) OrderGroup(ctx context.Context, in *pb.OrderGroupRequest) (*pb
 	if err != nil {
 		return nil, s.wireError(err)
 	}
+	if in.GetOrder() == pb.GroupOrder_SCALE && s.isStopped(in.GetGroup()) {
+		return &pb.OrderGroupResponse{Message: fmt.Sprintf("the group is stopped; launcher start %s starts it with %s",
+			in.GetGroup(), worktext.Pluralize(int(in.GetProcesses()), "process"))}, nil
+	}
 	if !in.GetWait() {
 		return &pb.OrderGroupResponse{Message: text[0]}, nil
 	}
@@ -142,6 +148,12 @@ func (s *service) OrderGroup(ctx context.Context, in *pb.OrderGroupRequest) (*pb
 		return nil, s.wireError(err)
 	}
 	return &pb.OrderGroupResponse{Message: text[1]}, nil
+}
+
+// isStopped reports whether a group is stopped by the order of an operator.
+func (s *service) isStopped(group string) bool {
+	groups, err := s.launcher.Health(group)
+	return err == nil && slices.ContainsFunc(groups, (*pb.GroupHealth).GetStopped)
 }
 
 // SignalProcesses sends a signal by its name, with or without SIG. Numbers are refused, because
