@@ -107,7 +107,7 @@ func (h *harness) starts(id string) {
 // A kept process that crashes while the disk is full is replaced. An alarm and the health of the
 // group say that the next launcher cannot adopt its replacement. When there is room again, the
 // replacement is in the state file without a restart.
-func TestStateFile_FullDiskDoesNotKeepProcessesDown(t *testing.T) {
+func TestStateFile_FullDiskDoesNotPreventReplacement(t *testing.T) {
 	d := newDisk(t)
 	h := launchWith(t, launcher.Config{Dir: d.dir, Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(runners("web", 1)), runners("other", 1)}}).ready()
 	free := d.fill()
@@ -170,7 +170,7 @@ func TestStateFile_UnrecordedProcessEndsWithLauncher(t *testing.T) {
 
 // A launcher starts although the disk is full, adopts what an earlier launcher has kept, and writes
 // the state file when there is room.
-func TestStart_FullDiskRaisesAlarm(t *testing.T) {
+func TestStart_SucceedsWithAlarmWhenDiskIsFull(t *testing.T) {
 	b, d := newBrood(t), newDisk(t)
 	cfg := launcher.Config{Dir: d.dir, Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
 	startAnother(t, cfg, "").hears("ready").kill()

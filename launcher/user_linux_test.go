@@ -98,7 +98,7 @@ func TestUser_ProcessUsesSocketsOfLauncher(t *testing.T) {
 }
 
 // The process that an earlier launcher has started as another user answers the next launcher.
-func TestUser_ProcessIsAdopted(t *testing.T) {
+func TestUser_AdoptedProcessAnswersNextLauncher(t *testing.T) {
 	g, ok := asNobody(t, runners("web", 1))
 	if !ok {
 		return

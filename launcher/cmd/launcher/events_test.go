@@ -68,7 +68,7 @@ func TestEvents_ShowReportOfForcedProcess(t *testing.T) {
 
 // An event that is no transition has no states in JSON, and a transition has both. A text that
 // looks like a key stays as it is.
-func TestPrintJSON_LeavesOutStatesOfOtherEvents(t *testing.T) {
+func TestPrintJSON_LeavesOutStatesUnlessEventIsTransition(t *testing.T) {
 	const text = `"from": "PROCESS_STATE_UNSPECIFIED", `
 	for _, c := range []struct {
 		event    *pb.Event

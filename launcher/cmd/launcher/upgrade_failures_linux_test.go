@@ -64,7 +64,7 @@ func TestUpgrade_ExecutesOldProgramIfNewOneFailsBeforeTakeover(t *testing.T) {
 
 // If the new program ends before it has taken over, the launcher is gone, and the command says so
 // at once.
-func TestUpgrade_SaysThatNewProgramHasEnded(t *testing.T) {
+func TestUpgrade_SaysThatNewProgramEndedBeforeTakeover(t *testing.T) {
 	s := newSite(t, webFile)
 	d := s.runs()
 	_, stderr, code := s.says("upgrade", "-f", s.file(), s.liar("exit 3"))
@@ -120,7 +120,7 @@ func (d *daemon) guardian() string {
 
 // After an upgrade, the launcher masks the secrets of a process that has removed them from its
 // environment, also when a reload has replaced them in the file.
-func TestUpgrade_KeepsSecretsOfProcess(t *testing.T) {
+func TestUpgrade_StillMasksSecretsOfProcess(t *testing.T) {
 	s := newSite(t, `
 state_dir: STATE
 process_groups:

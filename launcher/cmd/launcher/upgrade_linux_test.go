@@ -291,7 +291,7 @@ func TestUpgrade_ExecutesOldProgramIfNewOneFails(t *testing.T) {
 }
 
 // SIGUSR2 upgrades the launcher. Several at once, and SIGTERM among them, do no harm.
-func TestUpgrade_SeveralSignalsDoNoHarm(t *testing.T) {
+func TestUpgrade_SeveralUpgradeSignalsAndSIGTERMDoNoHarm(t *testing.T) {
 	s := newSite(t, webFile)
 	d := s.runs()
 	before := d.status().pids()
