@@ -115,7 +115,7 @@ func TestAdmin_RefusesInvalidGracePeriods(t *testing.T) {
 		{&durationpb.Duration{}, "0s"},
 		{durationpb.New(24*time.Hour + 1), "24h0m0.000000001s"},
 		{&durationpb.Duration{Seconds: 1 << 62}, time.Duration(math.MaxInt64).String()},
-		{&durationpb.Duration{Seconds: 1, Nanos: -1}, "999.999999ms"}, // seconds and nanoseconds have different signs
+		{&durationpb.Duration{Seconds: 1, Nanos: -1}, "999.999999ms"}, // not valid, because seconds and nanoseconds have different signs
 	} {
 		_, err := to.StopProcess(ctx, &pb.StopProcessRequest{ProcessId: "web-1", GracePeriod: c.grace})
 		want := "launcher: grace_period is " + c.shown + "; it must be more than 0 and at most 24h0m0s; omit it to use the configured one"

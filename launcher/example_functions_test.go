@@ -147,7 +147,7 @@ func ExampleExec() {
 		return
 	}
 	line, _ := bufio.NewReader(printed).ReadString('\n')
-	_, line, _ = strings.Cut(line, " ") // cut off the time
+	_, line, _ = strings.Cut(line, " ") // cut off the time at the beginning of the line
 	fmt.Print(line)
 	printed.Close() // later lines are not read
 	fmt.Println("drained:", m.Shutdown().Wait(ctx))
@@ -204,7 +204,7 @@ func ExampleInt() {
 func ExampleDefaultGroup() {
 	g := launcher.DefaultGroup()
 	g.Name, g.Command = "sleeper", []string{"sleep", "60"}
-	g.Restart.CrashLimit = 0 // no limit
+	g.Restart.CrashLimit = 0 // no limit, and not the default
 	g.Shutdown.SIGTERMTimeout = 0
 	fmt.Println(g.Desired, g.HealthCheckTimeout, g.Restart.MinBackoff, g.Bound())
 	// Output:

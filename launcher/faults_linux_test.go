@@ -59,7 +59,9 @@ func guardWithoutLog(t *testing.T, speechless bool) {
 	}
 	first.kill()
 	for _, pid := range b.alive() {
-		if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil { // the process prints 5001 lines and ends when the guardian has read most of them
+		// SIGUSR1 makes the process print 5001 lines, and end when the guardian has read most of
+		// them.
+		if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
 			t.Fatal(err)
 		}
 		awaitEnd(t, pid, tooLong)

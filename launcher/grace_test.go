@@ -18,8 +18,8 @@ import (
 // drainTimes is what a process knows about its time while it drains.
 type drainTimes struct {
 	Received, Deadline time.Time
-	Moved              time.Time // the next deadline of the context, if it moves
-	Requested          time.Time // when the process requested more time, if it did
+	Moved              time.Time // the deadline of the context after it has moved; zero if it has not moved
+	Requested          time.Time // when the process requested more time; zero if it did not
 }
 
 func init() {
@@ -34,7 +34,7 @@ func init() {
 		life.Readiness.Set(client.Ready, "")
 		life.Shutdown.Run(context.Background(), func(ctx context.Context) error {
 			var t drainTimes
-			t.Received = time.Now() // a little later than the launcher sent the request
+			t.Received = time.Now() // a little after the launcher has sent the request to stop
 			t.Deadline, _ = ctx.Deadline()
 			writeTimes(args[0], t)
 			if len(args) > 1 {
@@ -98,7 +98,7 @@ func awaitTimes(t *testing.T, path string, want func(drainTimes) bool) (got drai
 // between processes take time.
 func between(t *testing.T, what string, got, from, to time.Time) {
 	t.Helper()
-	const rounding = 2 * time.Millisecond // durations are sent in milliseconds
+	const rounding = 2 * time.Millisecond // the rounding of durations, which are sent in milliseconds
 	if got.Before(from.Add(-rounding)) || got.After(to.Add(rounding)) {
 		t.Errorf("%s: %v, want %v to %v", what, got, from, to)
 	}

@@ -107,7 +107,7 @@ func TestKeptListener_ConflictingAddressIsRefused(t *testing.T) {
 		t.Errorf("%q does not say %q", said, want)
 	}
 
-	next.Listen[0].Address = "0.0.0.0:" + port // an address that means the same
+	next.Listen[0].Address = "0.0.0.0:" + port // means the same as the address before, so the listener is taken over
 	h := launchWith(t, cfg)
 	h.ends("web-1")
 	h.ready()

@@ -137,7 +137,9 @@ func TestLogDir_RemovesOldFilesAfterReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.close()
-	want := []string{"web-1.log", "web-2.log"} // the logs of the process before the reload and of the process after it, whose name an earlier process had
+	// web-1 and web-2 are the processes before and after the reload. Earlier processes already had
+	// the name of web-2.
+	want := []string{"web-1.log", "web-2.log"}
 	for n := 41 - (remembered - 2); n <= 40; n++ {
 		want = append(want, fmt.Sprintf("web-%d.log", n))
 	}

@@ -163,7 +163,7 @@ var roles = map[string]func(args []string){
 type oddity struct {
 	pb.UnimplementedProcessLifecycleInterfaceServer
 	hang, declines, repeats bool
-	busy                    *atomic.Bool // if not nil, the first call is not answered
+	busy                    *atomic.Bool // if not nil, the first call of Shutdown is not answered
 	message                 string
 	blockedBy               []string
 	unknown                 string // the content of a field that this version of the protocol does not have

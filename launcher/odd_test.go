@@ -90,7 +90,7 @@ func TestStop_ShutdownCallStatesRemainingTime(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		role         string
-		group, total time.Duration // deadlines of the group and of the launcher
+		group, total time.Duration // total deadlines of the group and of the launcher
 		grace, most  time.Duration
 	}{
 		{"the grace period alone", once, 0, 0, 10 * time.Second, 20 * time.Second},
@@ -173,7 +173,7 @@ func TestLiveness_SilentProcessIsReplaced(t *testing.T) {
 	g.LivenessInterval, g.LivenessFailures = 20*time.Millisecond, 2
 	g.Shutdown.Grace, g.Shutdown.SIGTERMTimeout = 100*time.Millisecond, 100*time.Millisecond
 	h := launch(t, g).ready()
-	h.answers("odd-1") // wait for the connection, so that only calls fail later
+	h.answers("odd-1") // wait until the launcher is connected, so that only the later calls fail
 	if err := syscall.Kill(h.running("odd")[0].PID, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}

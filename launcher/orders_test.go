@@ -92,7 +92,7 @@ func TestScale_NumberSurvivesRollback(t *testing.T) {
 // A newer order to scale ends the wait for an older one, with an error.
 func TestScale_NewerOrderEndsWaitForOlderOne(t *testing.T) {
 	g := plainGroup("web", 0)
-	g.HealthCheckTimeout = time.Hour // no process becomes ready
+	g.HealthCheckTimeout = time.Hour // no process becomes ready during the test, and none is replaced
 	g.StartupProbe = launcher.Probe{Exec: launcher.ExecAction{Command: []string{"false"}}, Period: time.Hour, FailureThreshold: 2}
 	h := launch(t, g)
 	scaled := make(chan error, 1)

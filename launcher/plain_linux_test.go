@@ -201,7 +201,7 @@ func TestNotify_RefusesForeignProcess(t *testing.T) {
 	g.Protocol, g.HealthCheckTimeout = launcher.Notify, time.Hour
 	h := launch(t, g)
 	h.says("main-1", "it runs", func(st launcher.Status) bool { return st.PID != 0 })
-	cmd := exec.Command("systemd-notify", "--ready") // returns when its message has been handled
+	cmd := exec.Command("systemd-notify", "--ready") // systemd-notify returns when the launcher has handled the message
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(h.dir, "main-1.note"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -216,7 +216,9 @@ func TestNotify_RefusesForeignProcess(t *testing.T) {
 // A daemon that names its main process with MAINPID goes on when the process that was started
 // exits. Signals go to the named process, and the end of that one counts as the end.
 func TestNotify_FollowsMainPID(t *testing.T) {
-	fifo := filepath.Join(t.TempDir(), "fifo") // a daemon exits when the process that goes on is ready
+	// The first process reads from this pipe, and exits when the named process has written to it,
+	// which is then ready.
+	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +229,7 @@ func TestNotify_FollowsMainPID(t *testing.T) {
 	}
 	testkit.Equal(t, "events", h.count(launcher.MainProcess), 1)
 	st := h.stops("main-1")
-	if st.State != launcher.Gone && st.Outcome != launcher.Clean { // before Linux 6.15, its exit status cannot be read
+	if st.State != launcher.Gone && st.Outcome != launcher.Clean { // before Linux 6.15, the exit status of the named process cannot be read
 		t.Errorf("state %v, outcome %v", st.State, st.Outcome)
 	}
 	testkit.Equal(t, "survivors", len(st.Survivors), 0)

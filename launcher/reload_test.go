@@ -179,7 +179,7 @@ func TestReload_KeepsRemovedGroupUntilItEnds(t *testing.T) {
 func TestRollback_KeepsReloadedDependencies(t *testing.T) {
 	for _, c := range []struct {
 		name         string
-		before, next map[string][]string // the dependencies of each group
+		before, next map[string][]string // for each group, the groups that it depends on
 		message      string
 	}{
 		{"the reload removes the earlier dependency", map[string][]string{"web": {"kv"}, "kv": nil}, map[string][]string{"web": nil}, `which was ["kv"] and stays []`},
@@ -438,7 +438,7 @@ func TestReload_IsRefusedWhenLauncherStops(t *testing.T) {
 	go func() {
 		reloaded <- h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web, first, second}}, "test")
 	}()
-	meetFirst() // by now the reload has opened the address of the first group
+	meetFirst() // meetFirst returns when the reload has opened the address of the first group
 	h.close()
 	meetSecond()
 	if err := <-reloaded; !errors.Is(err, ctxshutdown.ErrShutdown) {
@@ -641,7 +641,9 @@ func TestReload_KeepsRemovedGroupUntilRouterCallReturns(t *testing.T) {
 		case <-reloaded:
 		case <-time.After(200 * time.Millisecond): // long enough for the launcher to forget the group, if it does not wait
 		}
-		if _, err := h.GroupHealth("web"); err != nil && ctx.Err() == nil { // after its timeout, the launcher does not wait for the router any longer
+		// When ctx has ended, the call of the router has timed out, and the launcher may forget the
+		// group.
+		if _, err := h.GroupHealth("web"); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("the group is forgotten while the router is called for web-1: %w", err)
 		}
 		return nil

@@ -288,7 +288,7 @@ func TestScaleDown_OfFinishedProcessStopsNoOtherProcess(t *testing.T) {
 		t.Run(fmt.Sprintf("rolled %v", rolled), func(t *testing.T) {
 			g := runners("job", 2)
 			g.Restart.Policy = launcher.Never
-			g.Job = !rolled // a job is not rolled; in a service, a finished process still counts as desired
+			g.Job = !rolled // a job takes no part in rolls; in a service, a finished process still counts as desired
 			// The liveness probe of job-1 fails when the file exists. That of the other process
 			// never fails, however slow the machine is.
 			file := filepath.Join(t.TempDir(), "ill")
@@ -364,7 +364,7 @@ func TestScaleDown_OfOldProcessStopsNoOtherProcess(t *testing.T) {
 	}
 	h.until("web-4 is given up", step("rolling", "goes on without 1"))
 	kill(t, pid)
-	second, pid := stops() // the roll does not end before this process has ended
+	second, pid := stops() // the roll waits for the end of this process
 	h.until("both new processes run", func(launcher.Event) bool { return revisions(h, "web")[2] == 2 })
 	var left launcher.Status
 	for _, st := range h.running("web") {
@@ -419,7 +419,7 @@ func TestOnFailureContinue_HealthReportsProcessesNotReplaced(t *testing.T) {
 	testkit.Equal(t, "missing", health.Missing, 0)
 	testkit.Equal(t, "message", health.Message, "degraded: 1 of 3 could not be replaced; restart the group when that is fixed")
 
-	// When the old process has been replaced, the message disappears.
+	// When the old process has been replaced, the message about the missing replacement disappears.
 	kill(t, h.running("web")[0].PID)
 	h.until("a replacement is started", func(e launcher.Event) bool { return e.To == launcher.Ready && revisions(h, "web")[2] == 3 })
 	health, _ = h.GroupHealth("web")

@@ -19,7 +19,7 @@ type table struct {
 	mu    sync.Mutex
 	calls []string
 	here  map[string]launcher.Instance
-	add   func(i launcher.Instance) error // decides whether to accept a process; if nil, all are accepted
+	add   func(i launcher.Instance) error // returns an error for a process that the router does not accept; nil accepts all
 	moved chan string                     // receives the calls; nil if the test does not read them
 }
 

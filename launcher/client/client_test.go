@@ -433,7 +433,7 @@ func TestRun_NotifiesSystemdOfStateChanges(t *testing.T) {
 
 // In each case the context of the drain ends exactly at the time that its method Deadline returns.
 func TestRun_DrainContextEndsAtItsDeadline(t *testing.T) {
-	status := func(p *client.ShutdownCoordinator) { // calls what the launcher calls when it polls the process
+	status := func(p *client.ShutdownCoordinator) { // status makes the call with which the launcher polls the process
 		var r registrar
 		client.Register(&r, p, nil)
 		if _, err := r.service.GetShutdownStatus(t.Context(), &pb.ShutdownStatusRequest{}); err != nil {

@@ -164,7 +164,7 @@ func TestParse_SetsEveryField(t *testing.T) {
 		"UserGroup":              "the group of the file has protocol grpc",
 	}
 	c := read(t, "full.yaml")
-	probes := map[string]bool{} // whether one of the probes sets the field
+	probes := map[string]bool{} // whether any of the probes in the file sets the field
 	var walk func(path string, v reflect.Value)
 	walk = func(path string, v reflect.Value) {
 		if v.Kind() == reflect.Struct {

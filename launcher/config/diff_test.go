@@ -110,7 +110,9 @@ process_groups:
 
 // A diff says "rolls the group" of exactly the settings whose change replaces the processes.
 func TestDiff_EffectIsRollsWhereReloadReplacesProcesses(t *testing.T) {
-	untold := []string{"Name", "Env", "Conditions"} // another name is another group; Env and Conditions have a key for each name in them
+	// Name is left out, because another name is another group, and so are Env and Conditions, which
+	// have a key for each name in them.
+	untold := []string{"Name", "Env", "Conditions"}
 	fields := reflect.TypeFor[spec.Group]()
 	for i := range fields.NumField() {
 		name := fields.Field(i).Name

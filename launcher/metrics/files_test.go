@@ -63,7 +63,7 @@ func check(t *testing.T, where, query string, all map[string]map[string][]string
 		}
 	}
 	rest := grouping.ReplaceAllString(strings.ReplaceAll(query, "$__rate_interval", ""), "")
-	rest, _, _ = strings.Cut(rest, ", instance)") // removes the second argument of label_values
+	rest, _, _ = strings.Cut(rest, ", instance)") // removes the second argument of the function label_values of Grafana
 	found := 0
 	for _, m := range selector.FindAllStringSubmatch(rest, -1) {
 		name, matchers := m[1], m[2]

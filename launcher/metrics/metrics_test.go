@@ -74,7 +74,8 @@ func TestCollector_MetricsMatchKnownEvents(t *testing.T) {
 	hang.Shutdown.Grace, hang.Shutdown.GraceEnforced, hang.Shutdown.SIGTERMTimeout = 50*time.Millisecond, true, 50*time.Millisecond
 	more := runners("more", 1, "--behavior", "request-more", "--drain-duration", "200ms")
 	loop := group("loop", 1, "exit")
-	loop.Protocol, loop.Restart.CrashLimit = launcher.GRPC, 3 // with Auto, a process that exits late counts as ready
+	// With the protocol Auto, a process that ends late would count as ready before it ends.
+	loop.Protocol, loop.Restart.CrashLimit = launcher.GRPC, 3
 	m := launch(t, web, hang, more, loop)
 	events, done := m.Watch()
 	defer done()
@@ -206,7 +207,7 @@ func TestCollector_CountsMissedEvents(t *testing.T) {
 	g.Command = []string{"false"}
 	g.Restart.CrashLimit, g.Restart.MaxBackoff = 350, time.Millisecond // the group causes more events than a watcher may be behind
 	m := launch(t, g)
-	_, done := m.Watch() // the test never reads the events
+	_, done := m.Watch() // these events are never read, so the watcher is too slow
 	defer done()
 	events, stopped := m.Watch()
 	defer stopped()

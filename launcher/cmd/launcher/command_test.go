@@ -423,7 +423,7 @@ func TestWatch_ExitsWith0OnInterrupt(t *testing.T) {
 			for lines.Scan() {
 			}
 		}()
-		for received := false; !received; { // repeats until the command receives events
+		for received := false; !received; { // restart until the command receives an event
 			s.must("restart", "web", "--wait")
 			select {
 			case received = <-seen:

@@ -51,7 +51,7 @@ func TestEvents_ShowReportOfForcedProcess(t *testing.T) {
 	// as expected.
 	for range 40 {
 		s.must("stop", "web-1", "--wait")
-		s.must("restart", "web", "--wait") // further events show that the report has ended
+		s.must("restart", "web", "--wait") // the events of the restart show that the lines of the report have ended
 		select {
 		case text := <-reports:
 			if strings.HasPrefix(text, "    waits for something that never happens\n") && strings.Contains(text, "testrunner.(*runner).drainAll\n            ") {

@@ -62,7 +62,7 @@ process_groups:
 	d := s.daemon(s.inside()("setsid", "--ctty", command, "run", "-f", s.file()))
 	d.cmd.Stdin = slave
 	d.begin()
-	d.prints("trapped") // the trap is set; before that, the signal would end the process at once
+	d.prints("trapped") // once this line is printed, the trap is set, and the signal does not end the process any more
 	types := func(key byte, shown string) {
 		t.Helper()
 		if _, err := master.Write([]byte{key}); err != nil {

@@ -176,7 +176,7 @@ func TestDefaultDirectory_IsRefusedWhenOwnedByOtherUser(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else {
-		if err := os.Symlink("/", theirs); err != nil { // the directory / belongs to root
+		if err := os.Symlink("/", theirs); err != nil { // a link to the directory /, which belongs to root
 			t.Fatal(err)
 		}
 		belongs = theirs + " is not a directory; a symbolic link is not accepted either"

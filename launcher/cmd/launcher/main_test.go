@@ -27,7 +27,7 @@ import (
 // tooLong is the time after which a waiting test fails.
 const tooLong = time.Minute
 
-var command, testrunner string // paths at which this test program is available under these names
+var command, testrunner string // paths of copies of this test program with the names launcher and testrunner
 
 // TestMain lets the test program be the launcher command, or the test runner, if it is called by
 // that name. So mutants and the race detector affect the command as well.
@@ -171,7 +171,7 @@ type daemon struct {
 	cmd   *exec.Cmd
 	lines chan string // receives the lines of standard output
 	ended chan struct{}
-	wrote chan struct{} // receives a value after each write to the log
+	wrote chan struct{} // receives a value after each write of the launcher to its log
 
 	mu     sync.Mutex
 	stderr bytes.Buffer

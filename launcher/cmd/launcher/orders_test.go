@@ -31,7 +31,7 @@ func TestOrders_AcceptSeveralNames(t *testing.T) {
 	}
 	testkit.Equal(t, "scale of a stopped group", s.must("scale", "a=3", "--wait"), "the group is stopped; launcher start a starts it with 3 processes\n")
 	testkit.Equal(t, "start", s.must("start", "a", "b", "--wait"), "a: started\nb: started\n")
-	testkit.Equal(t, "processes of a", s.health().Groups[0].Ready, 3) // all of them by default, since start waits until the group is healthy
+	testkit.Equal(t, "processes of a", s.health().Groups[0].Ready, 3) // start waits until the group is healthy, for which by default all processes must be ready
 	testkit.Equal(t, "scale", s.must("scale", "a=2", "b=0", "--wait"), "a: scaled\nb: scaled\n")
 	h := s.health()
 	testkit.Equal(t, "ready of a", h.Groups[0].Ready, 2)

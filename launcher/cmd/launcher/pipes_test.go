@@ -102,7 +102,9 @@ func TestRun_ContinuesWhenReaderOfOutputStalls(t *testing.T) {
 				t.Fatal(err)
 			}
 			cmd.Process.Signal(syscall.SIGHUP)
-			if err := os.WriteFile(s.file(), []byte("no file"), 0o600); err != nil { // this write to a named pipe returns as soon as the launcher reads the file
+			// The file is a named pipe, so this write returns as soon as the launcher reads the
+			// file.
+			if err := os.WriteFile(s.file(), []byte("no file"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.Remove(s.file()); err != nil {

@@ -50,7 +50,7 @@ func TestUpgrade_ExecutesOldProgramIfNewOneFailsBeforeTakeover(t *testing.T) {
 		"run --no-such-flag": "no-such-flag",
 		"run -f " + bad:      "colour: unknown key",
 		"run --dir " + filepath.Join(s.dir, "s") + " --desired -1 -- /bin/true": "Desired",
-		"run -f /nowhere/hunter2hunter2.yaml":                                   "/nowhere/***.yaml", // no error shows a secret
+		"run -f /nowhere/hunter2hunter2.yaml":                                   "/nowhere/***.yaml", // the secret in the path is masked in the error
 	} {
 		_, stderr, code := s.says("upgrade", "-f", s.file(), s.liar("exec "+command+" "+args))
 		if code != 1 || !strings.Contains(stderr, "has taken over, and has failed") || !strings.Contains(stderr, want) {

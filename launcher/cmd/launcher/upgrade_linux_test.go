@@ -308,7 +308,8 @@ func TestUpgrade_SeveralUpgradeSignalsAndSIGTERMDoNoHarm(t *testing.T) {
 		if code == 0 {
 			break
 		}
-		if time.Now().After(late) { // before that time, another upgrade may be under way
+		// Until then, an upgrade can be refused because another one is under way.
+		if time.Now().After(late) {
 			t.Fatalf("upgrade: code %d\n%s", code, stderr)
 		}
 	}

@@ -17,8 +17,8 @@ type world struct {
 	view   roll.View
 	next   int
 	log    []string
-	terse  bool     // if set, no log is kept
-	broken []string // violated invariants
+	terse  bool     // if set, the world keeps no log
+	broken []string // descriptions of violated invariants
 
 	scaledDown int // instances that were scaled down
 	trouble    int // how many failures and orders of users may still happen, in the test of all states

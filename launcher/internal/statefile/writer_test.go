@@ -76,7 +76,7 @@ func TestWriter_RetriesFailedWriteWithBackoff(t *testing.T) {
 		synctest.Wait()
 		testkit.Equal(t, "reports of failure", []bool{<-reports != nil, <-reports != nil}, []bool{true, false})
 		testkit.Equal(t, "further reports", len(reports), 0)
-		<-writes // the write that succeeds
+		<-writes // the first write that succeeds again
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		testkit.Equal(t, "writes after the success", len(writes), 0)
