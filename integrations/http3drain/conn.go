@@ -136,6 +136,9 @@ func (c *conn) begin(str *quic.Stream) *stream {
 // has taken the stream over, when the stream has been closed.
 func (c *conn) serveStream(s *stream) {
 	defer c.finish(s)
+	if l := c.drain.lameDuck.Load(); l != nil && time.Now().After(l.turn(c)) {
+		c.announce()
+	}
 	c.raw.HandleRequestStream(s.Stream)
 	c.mu.Lock()
 	s.returned = true

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -32,6 +33,8 @@ type drain struct {
 	work    context.Context       // scope.Work(), which Force cancels
 	began   time.Time             // when the drain began
 	changed chan struct{}         // receives a value when a connection or a handshake has ended
+
+	lameDuck atomic.Pointer[lameDuck] // set when the lame duck phase of the process begins
 
 	mu         sync.Mutex
 	conns      map[*conn]struct{}
@@ -128,9 +131,20 @@ func (d *drain) snapshot() []*conn {
 	return conns
 }
 
-// awaitLameDuck waits for the lame duck phase of p, if there is one, and then tells each client to
-// open no more streams, at a random time in the first half of the phase. It returns when the scope
-// is stopped.
+// A lameDuck is the lame duck phase of the process.
+type lameDuck struct {
+	began  time.Time
+	length time.Duration
+}
+
+// turn returns when c is told to open no more streams, a random time in the first half of the phase.
+func (l *lameDuck) turn(c *conn) time.Time {
+	return l.began.Add(time.Duration(c.turn * float64(l.length) / 2))
+}
+
+// awaitLameDuck waits for the lame duck phase of p, if there is one, and then tells each client at its
+// turn to open no more streams. It returns when the scope is stopped. Clients that connect during the
+// phase are told by serveStream.
 func (d *drain) awaitLameDuck(p *graceful.Process) {
 	select {
 	case <-p.LameDuck():
@@ -141,11 +155,12 @@ func (d *drain) awaitLameDuck(p *graceful.Process) {
 	if status.Rung != graceful.LameDuck {
 		return
 	}
+	l := &lameDuck{status.Since, status.Until.Sub(status.Since)}
+	d.lameDuck.Store(l)
 	conns := d.snapshot()
 	slices.SortFunc(conns, func(a, b *conn) int { return cmp.Compare(a.turn, b.turn) })
 	for _, c := range conns {
-		turn := status.Since.Add(time.Duration(c.turn * float64(status.Until.Sub(status.Since)) / 2))
-		if !ctxshutdown.Sleep(d.scope, time.Until(turn)) {
+		if !ctxshutdown.Sleep(d.scope, time.Until(l.turn(c))) {
 			return
 		}
 		c.announce()
