@@ -34,10 +34,10 @@ type Manager struct {
 	groupsScope *ctxshutdown.Swansong // a child of scope, and the parent of the scopes of the groups
 	events      *events.Hub
 	counter     counter
-	host        *process.Host // shared by all processes
+	host        *process.Host // what all processes share
 	lock        *os.File      // the locked file of the directory
 	server      *admin.Server
-	running     sync.WaitGroup // the goroutines of the groups
+	running     sync.WaitGroup // counts the goroutines of the groups
 	recorder    *recorder
 	reloader    *reloader
 	upgrader    *upgrader

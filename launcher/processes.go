@@ -80,7 +80,7 @@ func (m *Manager) Signal(name string, sig syscall.Signal, reason string) (ids []
 type DryRun struct {
 	ID      string
 	State   State
-	Metrics *pb.ShutdownMetrics // nil: the process does not report any
+	Metrics *pb.ShutdownMetrics // nil if the process reports no metrics
 	Message string
 	Bound   time.Duration // the longest time that the shutdown can take
 }

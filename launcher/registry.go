@@ -23,7 +23,7 @@ type registry struct {
 	listeners map[string]listeners.Set
 	groups    map[string]*group
 	order     []string          // names of the groups, in the order of the configuration
-	processes map[string]member // by id; contains also processes that have ended lately
+	processes map[string]member // processes by id, also those that have ended lately
 }
 
 // A member is a process and its group.

@@ -124,7 +124,7 @@ type IfUnavailable = spec.IfUnavailable
 
 const (
 	Refuse IfUnavailable = spec.Refuse // Start returns an error; a process that cannot be limited is not started
-	Warn   IfUnavailable = spec.Warn   // an alarm says so, and the process runs without the limits
+	Warn   IfUnavailable = spec.Warn   // an alarm says that the limits cannot be kept, and the process runs without them
 )
 
 // A Router sends requests to processes. The launcher calls it with one call at a time for each
