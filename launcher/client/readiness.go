@@ -104,7 +104,7 @@ func (c *ReadinessCoordinator) State() Readiness {
 func (c *ReadinessCoordinator) refresh() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.set == Ready { // in other states the checks have no effect
+	if c.set == Ready { // the checks have an effect only while the program has set Ready
 		c.evaluate()
 	}
 }

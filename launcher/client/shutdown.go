@@ -76,7 +76,7 @@ type ShutdownCoordinator struct {
 	failure          string
 	running          bool
 	deadline         time.Time               // when the context of the drain ends; RequestMoreTime can move it, up to latest
-	latest           time.Time               // the maximum of the shutdown
+	latest           time.Time               // when the maximum time of the shutdown is over
 	deadlineTimer    *time.Timer             // cancels the context of the drain at the deadline; nil before the drain
 	cut              context.CancelCauseFunc // cancels the context of the drain; nil before the drain
 	cutCause         error                   // the cause passed to Cut before the drain began
