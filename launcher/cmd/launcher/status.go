@@ -277,7 +277,7 @@ func describe(p *pb.ProcessStatus) string {
 		if b := p.GetMetrics().GetBlockingOperations(); len(b) > 0 && outcome == pb.Outcome_NOT_ENDED {
 			words = append(words, "blocked by "+strings.Join(b, ", "))
 		}
-	case pb.Outcome_CRASHED: // the state of the process already says that it crashed
+	case pb.Outcome_CRASHED: // nothing is added: the state of the process already says that it crashed
 	default:
 		words = append(words, outcome.String())
 	}

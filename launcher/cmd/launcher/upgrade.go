@@ -150,7 +150,7 @@ type checkOnly struct{}
 // after the check; the new program then goes on without metrics, and logs that.
 func tryMetrics(address, now string) error {
 	host, port, err := net.SplitHostPort(address)
-	if address == "" || err != nil { // an invalid configuration was reported before
+	if address == "" || err != nil { // the check of the configuration has already reported an invalid address
 		return nil
 	}
 	if _, portNow, _ := net.SplitHostPort(now); port == portNow {
