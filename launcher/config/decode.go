@@ -172,7 +172,9 @@ func (d *decoder) list(n *yaml.Node, key string, v reflect.Value) {
 		d.lines[at] = position{e.Line, e.Column}
 		prepare(v.Index(k).Addr().Interface())
 		d.value(e, at, &setting{keys: elements[v.Type().Elem()]}, v.Index(k))
-		d.wrong[key] = d.wrong[key] || d.wrong[at] // a rule for the whole list would report the same mistake again
+		// If an element is wrong, the list counts as wrong, too: a rule for the whole list would
+		// report the same mistake again.
+		d.wrong[key] = d.wrong[key] || d.wrong[at]
 	}
 }
 

@@ -170,7 +170,7 @@ func flatten(c *Config, g *Group) leaves {
 	}
 	visit = func(at string, k *setting, field reflect.Value) {
 		v := k.in(field)
-		if !v.IsValid() { // a nil pointer
+		if !v.IsValid() { // a nil pointer, so the key has no value
 			return
 		}
 		switch value := v.Interface().(type) {
