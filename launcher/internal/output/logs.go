@@ -17,7 +17,7 @@ type Logs struct {
 	mu       sync.Mutex
 	files    map[string]*sharedFile   // open log files by path
 	counts   map[string]*Counts       // counts of lines by group
-	removing map[string]chan struct{} // channels by path, each of which is closed when the files of an earlier process have been removed
+	removing map[string]chan struct{} // channels by path; each is closed when the log files of an earlier process at this path have been removed
 
 	removals sync.WaitGroup
 }
