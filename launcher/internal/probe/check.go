@@ -80,7 +80,7 @@ func checkHTTP(ctx context.Context, h spec.HTTPGetAction) error {
 		req.Header.Set(header.Name, header.Value)
 	}
 	client := http.Client{Transport: httpTransport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
-		if next.URL.Hostname() != u.Hostname() { // the answer of another host says nothing about the process
+		if next.URL.Hostname() != u.Hostname() { // a redirect to another host is not followed, because its answer says nothing about the process
 			return http.ErrUseLastResponse
 		}
 		if len(via) >= maxRedirects {

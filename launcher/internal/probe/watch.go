@@ -67,7 +67,7 @@ func run(ctx context.Context, r Role, p spec.Probe, started time.Time, check Che
 		}
 		begun := time.Now()
 		err := once(ctx, p, check)
-		if ctx.Err() != nil { // the process is being stopped, which may be why the check has failed
+		if ctx.Err() != nil { // the process is being stopped, so the failure of the check may be due to that
 			return false
 		}
 		if ok := err == nil; threshold.Add(ok) && (!decided || verdict != ok) {
