@@ -62,7 +62,7 @@ func (p *Process) hooksOver() bool {
 		return true
 	case <-p.scope.Work().Done():
 		return true
-	case <-p.proc.Done(): // the pid of an ended process may belong to another process by now
+	case <-p.proc.Done(): // the process has ended, and another process may have its pid by now
 		return true
 	default:
 		return false

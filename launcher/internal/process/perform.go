@@ -68,7 +68,7 @@ func (p *Process) perform(m *lifecycle.Machine, a lifecycle.Action) {
 	case lifecycle.DoSignal:
 		p.publish(events.Event{Kind: events.Signalled, Message: a.Signal + ": " + m.Message})
 		p.proc.Signal(lifecycle.StopSignals[a.Signal])
-		if m.SignalsSent == 1 && lifecycle.Continue != 0 { // a process that was suspended by SIGSTOP would not get the signal
+		if m.SignalsSent == 1 && lifecycle.Continue != 0 { // without SIGCONT, a process that was suspended by SIGSTOP would not handle the signal
 			p.proc.Signal(lifecycle.Continue)
 		}
 	case lifecycle.DoTerminate:

@@ -122,14 +122,14 @@ type Process struct {
 
 // stopTimes are the times of a stop that the next launcher has to know.
 type stopTimes struct {
-	asked        time.Time // when the process was asked to stop; zero: not yet
+	asked        time.Time // when the process was asked to stop; zero if it was not
 	grantedUntil time.Time // the deadline of the drain that the process has asked for; zero if it has not asked for more time
 	signals      int       // how many stop signals were sent
 }
 
 // An earlier is the state that an adopted process had under the previous launcher.
 type earlier struct {
-	state lifecycle.State // 0 if it is not known, or when this launcher knows that the process has left it
+	state lifecycle.State // 0 if the state is not known, or when this launcher knows that the process has left it
 	since time.Time       // when the process entered state
 }
 
