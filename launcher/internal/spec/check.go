@@ -20,7 +20,7 @@ const (
 	MaxDuration      = 24 * time.Hour // maximum of every duration, so that sums cannot overflow and typing errors are found
 	MinTotalDeadline = 10 * time.Millisecond
 
-	MaxProcesses = 10_000 // maximum for a group, so that typing errors are found
+	MaxProcesses = 10_000 // maximum number of processes of a group, so that typing errors are found
 )
 
 // StopSignals are the names that Shutdown.StopSignals may have.

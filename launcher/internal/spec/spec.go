@@ -60,7 +60,7 @@ type Group struct {
 
 	HealthCheckTimeout time.Duration
 	MinReady           time.Duration
-	LivenessInterval   time.Duration // 0 means no checks
+	LivenessInterval   time.Duration // time between two liveness checks; 0 means no checks
 	LivenessTimeout    time.Duration
 	LivenessFailures   int
 	StartupProbe       Probe         `json:",omitzero"`
