@@ -28,7 +28,7 @@ import (
 // A State contains no secrets: commands and environments are represented only by a digest.
 type State struct {
 	Boot        string           `json:"boot"`      // identifies the boot of the machine
-	Containment proc.Containment `json:"pen"`       // the group of processes that must die with the launcher
+	Containment proc.Containment `json:"pen"`       // what holds together the processes that must die with the launcher: a cgroup, or a mark in their environment
 	Guardians   []proc.Adoptable `json:"guardians"` // processes that end the launcher's processes if it is killed: those of earlier launchers that still run, and last that of this launcher
 	Groups      map[string]Group `json:"groups"`
 }
