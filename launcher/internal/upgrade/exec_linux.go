@@ -129,7 +129,9 @@ func take(wanted func(*Handoff) bool) (*Taken, error) {
 	fd, err := strconv.Atoi(number)
 	if err == nil {
 		t.handoff = t.file(fd)
-		t.handoff.Seek(0, io.SeekStart) // an earlier call may have read the file and not taken the launcher
+		// Read from the beginning, because an earlier call may have read the file and not taken the
+		// launcher.
+		t.handoff.Seek(0, io.SeekStart)
 		t.Handoff, err = decode(t.handoff)
 	}
 	if t.Handoff == nil {
