@@ -40,7 +40,7 @@ func runCommand(at *place) *cobra.Command {
 			"signal kills those that remain. SIGHUP reloads the file, as the command reload does; without a file, SIGHUP is like SIGTERM. A group that needs more than the flags have is written in a file. SIGUSR2 is like the command upgrade. " +
 			"The launcher does not block if its output is not read.\n\nIn the command, {id} stands for the id of " +
 			"the process, {dir} for the launcher's directory, and {socket} for a path and {port} for a port that the process can listen on.\n\nThe exit code is 0 " +
-			"if all processes were drained, 1 after an error or, at the end of jobs, if one has failed, 2 if a second signal killed processes, and 3 if some could not be ended.",
+			"if all processes have ended, also those that were killed at their own deadline, 1 after an error or, at the end of jobs, if one has failed, 2 if a second signal killed processes, and 3 if some could not be ended.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if at.file != "" {
 				if err := onlyFile(cmd, args); err != nil {
