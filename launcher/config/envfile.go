@@ -25,10 +25,9 @@ func (k *checker) readEnvFiles(at string, g *Group) {
 		if !k.here || k.wrong[key] {
 			continue
 		}
-		variables, err := readEnvFile(name)
-		if err != nil {
-			k.must(false, key, "%v", err)
-			continue
+		variables, errs := readEnvFile(name)
+		for _, err := range errs {
+			k.fail(key, "%v", err)
 		}
 		for _, v := range variables {
 			k.must(!isReserved(v[0]), key, "%s: %s is reserved: the launcher sets it for the process", name, v[0])
@@ -40,22 +39,26 @@ func (k *checker) readEnvFiles(at string, g *Group) {
 	}
 }
 
-// readEnvFile returns the names and values in a file, in its order. It reads at most maxEnvFile
-// bytes, so a wrong name such as /dev/zero is an error and does not fill the memory.
-func readEnvFile(name string) ([][2]string, error) {
+// readEnvFile returns the names and values in a file, in its order, and all errors of the file. It
+// reads at most maxEnvFile bytes, so a wrong name such as /dev/zero is an error and does not fill the
+// memory.
+func readEnvFile(name string) (variables [][2]string, errs []error) {
+	fail := func(format string, args ...any) ([][2]string, []error) {
+		return nil, []error{fmt.Errorf("%s "+format, append([]any{name}, args...)...)}
+	}
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("%s cannot be read: %w", name, errors.Unwrap(err))
+		return fail("cannot be read: %w", errors.Unwrap(err))
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxEnvFile+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s cannot be read: %w", name, err)
+		return fail("cannot be read: %w", err)
 	case len(text) > maxEnvFile:
-		return nil, fmt.Errorf("%s is larger than 1 MiB", name)
+		return fail("is larger than 1 MiB")
 	case !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0:
-		return nil, fmt.Errorf("%s is not a text in UTF-8", name)
+		return fail("is not a text in UTF-8")
 	}
 	return parseEnvFile(name, string(text))
 }
@@ -66,7 +69,7 @@ var envLine = regexp.MustCompile(`^(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\
 // left out. A value can be in single quotes, which change nothing, or in double quotes, in which
 // \n, \t, \r, \", \\ and \$ are escapes. Without quotes, the value ends before " #". Nothing is
 // expanded. An error does not show the line, which may be a secret.
-func parseEnvFile(name, text string) (variables [][2]string, err error) {
+func parseEnvFile(name, text string) (variables [][2]string, errs []error) {
 	for n, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(strings.TrimPrefix(line, "\uFEFF"))
 		if line == "" || strings.HasPrefix(line, "#") {
@@ -74,15 +77,17 @@ func parseEnvFile(name, text string) (variables [][2]string, err error) {
 		}
 		parts := envLine.FindStringSubmatch(line)
 		if parts == nil {
-			return nil, fmt.Errorf("%s:%d: must be NAME=value, or a comment that begins with #", name, n+1)
+			errs = append(errs, fmt.Errorf("%s:%d: must be NAME=value, or a comment that begins with #", name, n+1))
+			continue
 		}
 		value, rule := envValue(parts[2])
 		if rule != "" {
-			return nil, fmt.Errorf("%s:%d: the value of %s %s", name, n+1, parts[1], rule)
+			errs = append(errs, fmt.Errorf("%s:%d: the value of %s %s", name, n+1, parts[1], rule))
+			continue
 		}
 		variables = append(variables, [2]string{parts[1], value})
 	}
-	return variables, nil
+	return variables, errs
 }
 
 var escapes = strings.NewReplacer(`\n`, "\n", `\t`, "\t", `\r`, "\r", `\"`, `"`, `\\`, `\`, `\$`, "$")

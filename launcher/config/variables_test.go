@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -179,6 +180,11 @@ func TestLoad_ReadsEnvFiles(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), file+":1:") || !strings.Contains(err.Error(), "process_groups[0].env_file[1]: "+dir+"/") || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%q: %v\nwant …%s", text, err, want)
 		}
+	}
+	write("b.env", "A\nB=1\nC='\n")
+	var all config.Errors
+	if _, err := config.Load(file); !errors.As(err, &all) || len(all) != 2 || !strings.Contains(all[0].Rule, "b.env:1: ") || !strings.Contains(all[1].Rule, "b.env:3: ") {
+		t.Errorf("a file with two errors: %v", err)
 	}
 	os.Remove(filepath.Join(dir, "b.env"))
 	if _, err := config.Load(file); err == nil || !strings.HasSuffix(err.Error(), "b.env cannot be read: no such file or directory") {
