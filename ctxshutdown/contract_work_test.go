@@ -139,6 +139,18 @@ func TestWork_EndsAtCompletionOrForce(t *testing.T) {
 			c.workEnded(w, ctxshutdown.ErrShutdown)
 			g.Release()
 		}},
+		{"the first Work of a child that a complete scope above has not stopped has not ended under a guard", func(c claim, s *ctxshutdown.Swansong) {
+			ctx, cancel := context.WithCancel(context.WithoutCancel(s))
+			defer cancel()
+			k := child(ctx)
+			s.Shutdown()
+			late := k.Guard()
+			k.Shutdown()
+			w := k.Work()
+			c.isTrue("the Work has not ended", w.Err() == nil)
+			late.Release()
+			c.workEnded(w, ctxshutdown.ErrShutdown)
+		}},
 		{"a completed child ends its own Work and not that of its parent", func(c claim, s *ctxshutdown.Swansong) {
 			k := child(s)
 			above, w := s.Work(), k.Work()

@@ -69,9 +69,11 @@ func (s *Swansong) registerWork(w *work) *work {
 	s.watchContext()
 	// If the stop of a scope above s also ends s, then s was complete when that scope was complete.
 	// The node of s may not have recorded this: if s was not used between the stop and a late
-	// guard, the node learns of the stop only now. So check the scopes above, too.
+	// guard, the node learns of the stop only now. So check the scopes above, too. The causes tell
+	// whether the parent context of s has ended by the stop of a scope above: with a
+	// context.WithoutCancel in between, it has not.
 	for up := s; up != nil && s.Err() != nil; up = up.stoppedWith() {
-		if up.node.HasCompleted() {
+		if (up == s || isSameCause(context.Cause(s.parent), context.Cause(up))) && up.node.HasCompleted() {
 			s.cancelWork()
 		}
 	}
