@@ -20,7 +20,8 @@ type client struct {
 	lastStart atomic.Int64 // when the latest request was read, as the time since epoch, or noRequest
 }
 
-// noRequest is not 0: in a synctest bubble, whose clock begins in 2000, times since epoch are negative.
+// noRequest says that a client has not sent a request yet. It is not 0, because in a synctest
+// bubble, whose clock begins in 2000, the time of a request since epoch is negative.
 const noRequest = math.MinInt64
 
 // groupByClient sets the field client of each connection. Connections from the same host get the

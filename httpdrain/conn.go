@@ -22,7 +22,7 @@ type conn struct {
 	drain *drain
 	scope *ctxshutdown.Swansong // scope of the server or, with WithPacing, of this connection
 	work  context.Context       // scope.Work(), which Force cancels
-	turn  float64               // position of the connection's turn in the first half of the lame duck phase, from 0 to 1; see lameDuck
+	turn  float64               // when in the lame duck phase the client is told to use another server: 0 is the beginning, 1 the middle
 	base  context.Context       // the context of the connection, with what the user's hooks have added
 
 	mu            sync.Mutex
@@ -143,8 +143,9 @@ func (c *conn) do(todo connActions) {
 		c.revealDeadline()
 	}
 	if has(resumeReads) {
-		// The server's own deadline need not be restored: until the header is complete,
-		// headerTimeout limits the wait, and after that the server sets a new deadline.
+		// Lift the deadline by which endReads ended the server's read. The deadline that the server
+		// had set before need not be restored: until the header is complete, headerTimeout limits
+		// the wait, and after that the server sets a new deadline.
 		c.raw.SetReadDeadline(time.Time{})
 	}
 	if has(endReads) {
@@ -154,7 +155,7 @@ func (c *conn) do(todo connActions) {
 		c.drain.recordSilent(c.unknownRequest(c.state.incompleteSince, time.Since(epoch)))
 	}
 	if has(announceGoAway) {
-		go c.http2.announce() // announce blocks while the client does not read
+		go c.http2.announce() // on a goroutine, because announce blocks while the client does not read
 	}
 	if has(sendGoAway) {
 		c.http2Server.Shutdown(cancelled)
@@ -207,7 +208,8 @@ func (c *conn) onConnState(state http.ConnState) {
 }
 
 // setHTTP2 records that the connection will speak HTTP/2. It is called before the server reads the
-// first frame. h and srv are nil if httpdrain does not serve the connection's HTTP/2.
+// first frame. h wraps the connection, and srv is the additional http.Server that serves it alone.
+// Both are nil if the user has configured HTTP/2, so that httpdrain does not serve it.
 func (c *conn) setHTTP2(h *http2Conn, srv *http.Server) {
 	c.mu.Lock()
 	c.http2, c.http2Server = h, srv

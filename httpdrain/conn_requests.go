@@ -13,8 +13,9 @@ func (c *conn) beginHandler(q *request) {
 		c.step(connEvent{kind: eventHTTP2})
 	}
 	if c.lastStart != 0 {
-		// A longer interval than before counts at once, a shorter one reduces the estimate by a
-		// quarter: a client that sends two requests in a row may then pause as long as before.
+		// c.interval becomes the latest interval if that is longer, but decreases by at most a
+		// quarter. So one short interval does not make the drain expect the next request much
+		// sooner than the client's usual pause.
 		c.interval = max(q.start-c.lastStart, c.interval*3/4)
 	}
 	c.lastStart = q.start
@@ -32,8 +33,8 @@ func (c *conn) beginHandler(q *request) {
 //
 // On HTTP/1, the server reports when the response has been written. On HTTP/2 the server does not
 // report this while there are other requests on the connection. The drain needs the report only if
-// one of them is a stream of Debug: when only such streams are left, the drain closes the
-// connection. In this case a goroutine waits until the response to q has been written.
+// one of them is an event stream of the Debug page: when only such streams are left, the drain
+// closes the connection. In this case a goroutine waits until the response to q has been written.
 func (c *conn) endHandler(q *request) {
 	c.mu.Lock()
 	if c.state.http2 && c.state.streams > 0 && !q.isStream {
@@ -54,7 +55,8 @@ func (c *conn) endHandler(q *request) {
 	c.removeUnlock(q)
 }
 
-// A writeProgress counts the writes on an HTTP/2 connection that has a stream of Debug.
+// A writeProgress counts the writes on an HTTP/2 connection that has an event stream of the Debug
+// page.
 type writeProgress struct {
 	underWay int
 	bytes    int64         // number of bytes in completed writes
@@ -176,8 +178,8 @@ func (c *conn) excludeFromDrain(w http.ResponseWriter) {
 	q.sayLast()
 }
 
-// onlyRequest returns the running request that is not a stream of Debug. It returns nil if there
-// are several or none. The caller holds c.mu.
+// onlyRequest returns the running request that is not an event stream of the Debug page. It returns
+// nil if there are several or none. The caller holds c.mu.
 func (c *conn) onlyRequest() *request {
 	if c.state.handlers != c.state.streams+1 {
 		return nil

@@ -74,7 +74,7 @@ type connState struct {
 	preface  bool // the server has read the client's HTTP/2 connection preface
 	handlers int  // number of running handlers
 	streams  int  // number of running handlers that serve an event stream of the Debug page; the drain does not wait for them
-	role     role // how the drain counts the connection
+	role     role // what the drain waits for on the connection
 
 	unanswered      bool      // the server has read bytes of a request since it last wrote
 	unansweredSince time.Time // when the drain first saw unanswered bytes; zero before that
@@ -96,13 +96,14 @@ type connState struct {
 	hasResponseGuard bool          // a guard is held until the response is written
 }
 
-// A role says how the drain counts a connection.
+// A role says what the drain waits for on a connection. The drain counts the connections of each
+// role.
 type role uint8
 
 const (
 	roleServed   role = iota // the drain waits for the server to close the connection
 	roleHijacked             // the drain waits for the hijacker to close the connection
-	roleStream               // only streams of Debug are left on the connection; the drain closes it last
+	roleStream               // only event streams of the Debug page are left on the connection; the drain closes it last
 	roleGone                 // the connection is closed, and none of its handlers is running
 )
 
@@ -135,7 +136,7 @@ type connEvent struct {
 	now           time.Time // the time of the event; zero unless the server drains
 	data          []byte    // set for eventRead: the data that was read
 	canSendGoAway bool      // set for eventHTTP2
-	stream        bool      // set for eventHandlerEnd if the handler served a stream of Debug
+	stream        bool      // set for eventHandlerEnd if the handler served an event stream of the Debug page
 
 	// keep is for eventTimer: how long the drain still keeps the connection although it is quiet,
 	// because its client sends requests on other connections.
@@ -150,7 +151,7 @@ const (
 	releaseHijacked                         // release the guard of holdHijacked
 	holdResponse                            // acquire a guard that is held until the response is written
 	releaseResponse                         // release the guard of holdResponse
-	revealDeadline                          // set the read deadline on the socket that readDeadline has withheld from it
+	revealDeadline                          // set on the socket the deadline that readDeadline has recorded and not set
 	resumeReads                             // lift the deadline that ended the server's read
 	endReads                                // end the server's read by a deadline in the past, so that the server closes the connection
 	reportSilent                            // record that the drain closed the connection in the middle of a header
@@ -227,7 +228,7 @@ func (s *connState) onClose(now time.Time) connActions {
 
 func (s *connState) onRead(e connEvent) connActions {
 	if s.preface {
-		return 0 // HTTP/2 frames, which might not belong to a request
+		return 0 // the data is HTTP/2 frames, which might not belong to a request
 	}
 	s.incompleteSince = time.Time{}
 	if !s.unanswered {
@@ -248,8 +249,8 @@ func (s *connState) onWrite(e connEvent) connActions {
 		s.unanswered, s.unansweredSince = false, time.Time{}
 	}
 	if s.inHandshake && !s.http2 && s.draining && s.phase == phaseReading {
-		// The client answers what the server writes now. If the server took long to compute it, the
-		// client has not paused.
+		// Measure the client's pause from this write of the server. Before it, the client could only
+		// wait: the server may have taken long to compute its part of the handshake.
 		return s.resume() | s.schedule(e.now)
 	}
 	if s.wrote {
@@ -257,7 +258,7 @@ func (s *connState) onWrite(e connEvent) connActions {
 	}
 	s.wrote = true
 	if s.http2 {
-		return s.schedule(e.now) // the server may have written the GOAWAY, after which the linger begins
+		return s.schedule(e.now) // this write may be the GOAWAY, after which the linger begins (see WithLinger)
 	}
 	return 0
 }
@@ -309,7 +310,7 @@ func (s *connState) onTimer(e connEvent) connActions {
 	now := e.now
 	switch {
 	case s.due.IsZero() || now.Before(s.due):
-		return 0 // the timer was stopped or started again after it had fired
+		return 0 // ignore this event: the timer was stopped or started again after it had fired
 	case s.intervals > 1:
 		s.intervals--
 		return s.startTimer(now)

@@ -15,7 +15,7 @@ func (s *connState) applyHTTP2(e connEvent) connActions {
 			return s.announce(e.now)
 		}
 		s.closeAnnounced = true
-		s.incompleteSince = time.Time{} // a request has arrived: the drain has not closed the connection in the middle of a header
+		s.incompleteSince = time.Time{} // the header is complete, so do not report that the drain closed the connection in its middle
 	}
 	return 0
 }

@@ -87,7 +87,7 @@
 //     has read it. A client that takes longer than the linger to read from the kernel's buffers
 //     finds the connection closed right after the response.
 //   - On HTTP/2, the drain does not wait for a response for which the client has no room if its
-//     handler had returned before a stream of [Debug] began on the same connection.
+//     handler had returned before an event stream of [Debug] began on the same connection.
 //   - On HTTP/1, requests pipelined after one whose response says Connection: close are not read.
 //   - If HTTP/2 is configured with golang.org/x/net/http2, the client gets the second GOAWAY only.
 //     This GOAWAY refuses the requests that are on their way, and tells the client that they were

@@ -15,7 +15,7 @@ import (
 
 // A drain tracks the connections of one call of Serve, and ends them after the scope has been
 // stopped. Until then it does work only when a connection is accepted, hijacked or closed, for
-// streams of [Debug], and once a second while there are hijacked connections, whose sockets it
+// event streams of [Debug], and once a second while there are hijacked connections, whose sockets it
 // checks. It does none for any other request.
 type drain struct {
 	options
@@ -31,11 +31,11 @@ type drain struct {
 	began    time.Time // when the drain began; set before draining
 
 	mu       sync.Mutex
-	conns    map[*conn]int // tracked connections; move explains the number
+	conns    map[*conn]int // for each connection, how often it was added minus how often it was removed, see move
 	count    [roleGone]int // number of connections of each role
-	accepted bool          // all connections have been accepted
-	quiet    chan struct{} // closed when only hijacked connections and streams of Debug are left
-	empty    chan struct{} // closed when only streams of Debug are left
+	accepted bool          // the last connection has been accepted
+	quiet    chan struct{} // closed when only hijacked connections and event streams of the Debug page are left
+	empty    chan struct{} // closed when only event streams of the Debug page are left
 	silent   []Cut         // connections that the drain closed in the middle of a header
 	panicErr *PanicError   // the first panic of a function of the user
 

@@ -14,7 +14,8 @@ import (
 	"github.com/swansong-go/swansong/internal/stacks"
 )
 
-// A writer1 is a request with the additional methods of a ResponseWriter for HTTP/1.
+// A writer1 is the ResponseWriter for HTTP/1. It adds to a request the methods that only HTTP/1
+// has.
 //
 // net/http logs each WriteHeader that comes too late, and each WriteHeader or Write after Hijack, with
 // the file and line of the caller outside of net/http. Here, the caller would be this file. So writer1
@@ -78,7 +79,7 @@ func (w *writer1) FlushError() error {
 func (w *writer1) ReadFrom(r io.Reader) (int64, error) {
 	w.beginHeader()
 	n, err := readFrom(w.ResponseWriter, r)
-	w.hasHeader = w.hasHeader || n > 0 // without content, the handler may still set the status
+	w.hasHeader = w.hasHeader || n > 0 // if nothing was copied, the header is not written yet, and the handler may set the status
 	return n, err
 }
 

@@ -24,17 +24,18 @@ type lameDuck struct {
 	length time.Duration
 }
 
-// turn returns the time after the beginning of the phase at which c has its turn.
+// turn returns the time from the beginning of the lame duck phase until the turn of c. From its turn
+// on, the server tells the client of c to use another server.
 func (l *lameDuck) turn(c *conn) time.Duration {
 	return time.Duration(c.turn * float64(l.length) / 2)
 }
 
-// isTurn reports whether the turn of c has come.
+// isTurn reports whether the server tells the client of c to use another server from now on.
 func (l *lameDuck) isTurn(c *conn) bool { return time.Since(l.began) >= l.turn(c) }
 
-// awaitLameDuck waits for the lame duck phase of p, if there is one, and then tells the HTTP/2
-// connections at their turns to open no more streams. It returns when the scope is stopped. For
-// HTTP/1 connections, request.beginHeader does this in the next response.
+// awaitLameDuck waits for the lame duck phase of p, if there is one, and then tells each HTTP/2
+// client to open no more streams, at the time that turn returns. It returns when the scope is
+// stopped. HTTP/1 clients are told by request.beginHeader, in their next response.
 func (d *drain) awaitLameDuck(p *graceful.Process) {
 	select {
 	case <-p.LameDuck():

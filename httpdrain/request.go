@@ -25,7 +25,7 @@ type request struct {
 
 	// The fields below are guarded by conn.mu. Only the handler's goroutine writes isMatched.
 	isMatched bool
-	isStream  bool   // the request is answered with an event stream of Debug
+	isStream  bool   // the request is answered with an event stream of the Debug page
 	route     string // r.Pattern if isMatched, else the path, or the host and port of a CONNECT
 	next      *request
 }
@@ -141,7 +141,7 @@ func (q *request) CloseNotify() <-chan bool {
 	return make(chan bool)
 }
 
-// A writer2 is a request with the additional methods of a ResponseWriter for HTTP/2.
+// A writer2 is the ResponseWriter for HTTP/2. It adds to a request the methods that only HTTP/2 has.
 type writer2 struct{ request }
 
 func (w *writer2) Push(target string, opts *http.PushOptions) error {
@@ -189,7 +189,7 @@ func (sv *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g = c.beginTrace(q)
 		defer pprof.SetGoroutineLabels(r.Context())
 	} else {
-		g = c.scope.Guard() // this is faster than Acquire, which searches the context for the scope
+		g = c.scope.Guard() // not ctxshutdown.Acquire, which is slower because it searches the context for the scope
 	}
 	defer g.Release()
 	handler.ServeHTTP(w, r)

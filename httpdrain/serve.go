@@ -116,7 +116,7 @@ func listen(s *ctxshutdown.Swansong, srv *http.Server, opts []Option, addr strin
 	}
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, err // unchanged, as http.Server.ListenAndServe does; net.Listen has put the address into it
+		return nil, err // not wrapped: http.Server.ListenAndServe does not wrap it, and it contains the address already
 	}
 	return ln, nil
 }
@@ -152,7 +152,7 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 	}
 	o, err := newOptions(opts)
 	if argErr := checkArgs(s, srv); err == nil {
-		err = argErr // not joined: else graceful would not recognize a stopped scope in an error that wraps err
+		err = argErr // not errors.Join(argErr, nil), in which graceful does not find the stopped scope if the user wraps it
 	} else {
 		err = errors.Join(argErr, err)
 	}
@@ -194,7 +194,7 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 		return closeListener(ln, errStopped(s))
 	}
 	defer g.Release()
-	ctxkey.NameShared(scope, g) // the guard is as old as the server, and not the oldest piece of work
+	ctxkey.NameShared(scope, g) // reports then do not name g, which is as old as the server, as the oldest work
 	if p, ok := graceful.FromContext(s); ok && !o.keepInLameDuck {
 		var waiting sync.WaitGroup
 		waiting.Go(func() { d.awaitLameDuck(p) })
@@ -228,7 +228,7 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 }
 
 // run ends the connections and returns when they are closed. It calls onQuiet when only hijacked
-// connections and streams of Debug are left.
+// connections and event streams of the Debug page are left.
 func (d *drain) run(onQuiet func()) *CutError {
 	n := d.begin()
 	d.log(slog.LevelInfo, "httpdrain: draining", slog.Int("connections", n), slog.Any("cause", context.Cause(d.scope)))
@@ -242,7 +242,7 @@ func (d *drain) run(onQuiet func()) *CutError {
 	select {
 	case <-d.quiet:
 	case <-d.work.Done():
-		cut = !isClosed(d.quiet) // if quiet is closed as well, all requests were finished
+		cut = !isClosed(d.quiet) // Work may have ended at the same time as the last request: then no request was cut short
 	}
 	if !cut {
 		onQuiet()
@@ -258,7 +258,7 @@ func (d *drain) run(onQuiet func()) *CutError {
 		return e
 	}
 	for _, c := range d.snapshot() {
-		c.close() // only streams of Debug are left
+		c.close() // only event streams of the Debug page are left
 	}
 	d.reportSilent()
 	drainstats.Clean.Add(1)

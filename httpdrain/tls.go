@@ -37,7 +37,7 @@ func (c *tlsConn) HandshakeContext(ctx context.Context) error {
 	c.conn.record(connEvent{kind: eventRead, data: []byte{wire.RecordHandshake}})
 	err := c.tls.HandshakeContext(ctx)
 	c.conn.record(connEvent{kind: eventWrite})
-	c.conn.record(connEvent{kind: eventNew}) // the linger begins now
+	c.conn.record(connEvent{kind: eventNew}) // from now on, count how long the client has been quiet
 	if err != nil {
 		c.didServe, c.hasEnded = true, true
 	}
@@ -116,7 +116,8 @@ type tlsHandler struct {
 	conn   *anyConn
 }
 
-// BaseContext is called by golang.org/x/net/http2, like that of net/http's own handler.
+// BaseContext returns the context from which golang.org/x/net/http2 derives the contexts of the
+// requests. The handler that net/http passes to a function of TLSNextProto has this method, too.
 func (h *tlsHandler) BaseContext() context.Context { return h.conn.base }
 
 func (h *tlsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -16,7 +16,7 @@ type chart struct {
 	Line, Area string // SVG paths of the curve
 	Now        string // position of the present time
 	Live       bool   // the present time moves across the drawing
-	From       int64  // the age of the left edge, in milliseconds
+	From       int64  // the time from the left edge of the chart to the present, in milliseconds
 	Span       int64  // the width of the axis, in milliseconds
 	Marks      []chartLabel
 	Ticks      []chartLabel
@@ -145,9 +145,9 @@ func (c *chart) drawCurve(points []point, peak int, axis timeAxis) {
 // labelWidth returns the width of a label on a phone, as a fraction of the width of the drawing.
 func labelWidth(label string) float64 { return (8*float64(len(label)) + 10) / 280 }
 
-// addMarks labels the steps that have been reached, and the next phase if its begin is known. Labels
-// that would overlap are on different lines. A label for which no line has room is left out, because
-// the list of steps names the step too.
+// addMarks labels the steps that have been reached, and the next phase if its beginning is known.
+// Labels that would overlap are on different lines. A label for which no line has room is left out,
+// because the list of steps names the step too.
 func (c *chart) addMarks(now *snapshot, axis timeAxis) {
 	var ends [3]float64 // where the last label of each line ends
 	add := func(t time.Time, label string, ahead bool) {

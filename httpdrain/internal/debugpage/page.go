@@ -170,7 +170,8 @@ func (p *page) setHeadline(now *snapshot, rung graceful.Rung) {
 // setNext sets the label and the value of the page's counter: the time until the next phase, the
 // time since the stop, how long the drain took, or the number of guards held.
 func (p *page) setNext(now *snapshot, rung graceful.Rung) {
-	var took, sinceStop int64 // milliseconds from the first mark to the last mark, and to the snapshot
+	// Milliseconds from the first step of the shutdown to the last one, and to the snapshot.
+	var took, sinceStop int64
 	if n := len(now.marks); n > 0 {
 		took, sinceStop = millisSince(now.marks[n-1].at, now.marks[0].at), millisSince(now.at, now.marks[0].at)
 	}

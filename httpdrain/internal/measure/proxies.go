@@ -48,7 +48,7 @@ var traefik = []string{"traefik", "--entrypoints.web.address=FRONT", "--provider
 // missing returns what is missing to run the proxy, and "" if nothing is.
 func (p proxy) missing() string {
 	if runtime.GOOS != "linux" {
-		return "Linux" // on other systems, 127.0.0.1 is often the only loopback address
+		return "Linux" // the servers need several loopback addresses, and other systems often have only 127.0.0.1
 	}
 	if _, err := exec.LookPath(p.command[0]); err != nil {
 		return p.command[0]

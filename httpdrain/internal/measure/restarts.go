@@ -21,7 +21,8 @@ import (
 	"github.com/swansong-go/swansong/httpdrain"
 )
 
-// serveEnv has the address at which this program serves, if restartUnderLoad has started it.
+// serveEnv is an environment variable. In a process that restartUnderLoad has started, it has the
+// address at which the process serves.
 const serveEnv = "MEASURE_SERVE"
 
 // serveUntilSignal serves at addr until the process gets a signal, with httpdrain.Run, as a program
@@ -33,8 +34,9 @@ func serveUntilSignal(addr string) int {
 	})))
 }
 
-// restartProcess restarts a process under load: once with a listening socket that outlives the process,
-// as that of a .socket unit of systemd does, and once with a listener of the process.
+// restartProcess restarts a process under load, in two ways: with a listening socket that outlives
+// the process, as that of a .socket unit of systemd does, and with a listener that each process
+// opens itself.
 func restartProcess(w io.Writer, restarts int) error {
 	fmt.Fprintf(w, "\n## Restarts of a process\n\nA process that calls `httpdrain.Run` is ended by SIGTERM and started again, %d times, while %d keep-alive clients send\n"+
 		"POST requests. It either inherits the listening socket, as from a `.socket` unit of systemd, or listens itself. Refused\n"+
@@ -53,7 +55,7 @@ func restartProcess(w io.Writer, restarts int) error {
 			}
 			files = append(files, f)
 		}
-		ln.Close() // f is a second descriptor of the socket
+		ln.Close() // the socket stays open, because f is a second descriptor of it
 		t, codes, err := restartUnderLoad(ln.Addr().String(), files, restarts)
 		for _, f := range files {
 			f.Close()

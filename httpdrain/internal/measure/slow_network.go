@@ -97,7 +97,7 @@ func stopFarClients(how string, clients int, delay, think, lameDuck time.Duratio
 // different machines.
 func dialAs(i int, addr string) (net.Conn, error) {
 	var d net.Dialer
-	if runtime.GOOS == "linux" { // elsewhere, 127.0.0.1 is often the only loopback address
+	if runtime.GOOS == "linux" { // on other systems, 127.0.0.1 is often the only loopback address
 		d.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 1, byte(i>>8), byte(i))}
 	}
 	return d.Dial("tcp", addr)
