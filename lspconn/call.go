@@ -133,9 +133,9 @@ func (c *Conn) NotifyLatest(key, method string, params json.RawMessage) *Deliver
 	return d
 }
 
-// admit waits for a free slot in the queue and returns a message that holds a guard of queueScope.
-// The acquisition of the guard decides atomically whether the message was sent before the
-// connection was stopped.
+// admit waits for a free slot in the queue and returns a message that holds a guard of queueScope,
+// the scope of the messages that have not been written. The acquisition of the guard decides
+// atomically whether the message was sent before the connection was stopped.
 func (c *Conn) admit(ctx context.Context, method string, params json.RawMessage) (*queuedMessage, error) {
 	if err := checkMessage(method, params); err != nil {
 		return nil, err
@@ -181,10 +181,10 @@ func (c *Conn) wakeWriter() {
 	}
 }
 
-// withdraw removes an ordered message from the queue and reports whether the message was still
-// queued. This frees the slot of the message. It also frees older coalesced notifications that were
-// kept only because the message stood between them and newer ones with the same key. The caller
-// holds c.mu.
+// withdraw removes a message of Call, Notify or a handler from the queue, and frees its slot. It
+// reports whether the message was still queued. It also frees older notifications of NotifyLatest
+// that were kept only because the message stood between them and newer ones with the same key. The
+// caller holds c.mu.
 func (c *Conn) withdraw(m *queuedMessage) bool {
 	if m.dequeued {
 		return false
@@ -193,8 +193,8 @@ func (c *Conn) withdraw(m *queuedMessage) bool {
 		old.delivery.complete(ErrSuperseded)
 		c.release(old)
 	}
-	// After a Close, a coalesced notification is written only if an ordered message follows it.
-	// Without m, this may no longer be the case for those that preceded m, and then they must fail.
+	// After a Close, a notification of NotifyLatest is written only if a message of another kind
+	// follows it. If m was the only one that followed, the notifications before m must fail now.
 	if c.queue.refusesCoalesced {
 		c.refuseCoalesced()
 	}
@@ -202,9 +202,9 @@ func (c *Conn) withdraw(m *queuedMessage) bool {
 	return true
 }
 
-// refuseCoalesced makes NotifyLatest fail from now on. It also fails the coalesced notifications at
-// the end of the queue; those that precede an ordered message are still written. The caller holds
-// c.mu.
+// refuseCoalesced makes NotifyLatest fail from now on. It also fails the notifications of
+// NotifyLatest at the end of the queue; those that precede a message of another kind are still
+// written. The caller holds c.mu.
 func (c *Conn) refuseCoalesced() {
 	for _, m := range c.queue.refuseCoalesced() {
 		c.fail(m)
@@ -223,7 +223,7 @@ func (c *Conn) discardQueue(replies bool) {
 
 // release returns the guard and the slot of a message that has left the queue.
 func (c *Conn) release(m *queuedMessage) {
-	if m.guard != nil { // a coalesced notification has a guard only while it is being written
+	if m.guard != nil { // a notification of NotifyLatest has a guard only while it is being written
 		m.guard.Release()
 	}
 	if m.usesSlot {

@@ -68,7 +68,7 @@ type Conn struct {
 	queue      sendQueue
 	writing    bool // the write loop is running and writes the queued messages
 	calls      map[int64]*call
-	idleSince  time.Time       // when the server last sent a message, or when a call was made while no other waited; set only with an IdleTimeout
+	idleSince  time.Time       // when the time of Server.IdleTimeout last began, see restartIdle; zero without that time-out
 	initResult json.RawMessage // the server's answer to initialize
 	failure    error
 	failedAt   time.Time

@@ -24,7 +24,7 @@ type dialled struct {
 	stream io.ReadWriteCloser // the stream that Dial has returned; set before opened is closed, unless err is set
 
 	mu     sync.Mutex
-	closed bool // if Dial returns a stream later, the stream is closed at once
+	closed bool // Close was called; a stream that Dial returns after that is closed at once
 }
 
 // newDialled calls dial on a new goroutine. The context of dial ends when ctx ends or the process

@@ -61,7 +61,7 @@ func (e *ConnError) Error() string {
 		fmt.Fprintf(&b, ": connection failed: %v", e.Cause)
 	}
 	var exit *ExitError
-	if e.Exit != nil && !errors.As(e.Cause, &exit) { // an ExitError contains the exit status
+	if e.Exit != nil && !errors.As(e.Cause, &exit) { // the text of an ExitError already contains the exit status
 		fmt.Fprintf(&b, "; process: %v", e.Exit)
 	}
 	if line := errorLine(e.Stderr); line != "" {

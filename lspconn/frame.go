@@ -127,8 +127,8 @@ func shortened(b []byte) string {
 // maxQuoted is how many bytes of the server's output an error message or the log contains.
 const maxQuoted = 60
 
-// cut returns the first maxQuoted bytes of b, or fewer so that no character is cut in two. more is an
-// ellipsis if that is not all.
+// cut returns the first maxQuoted bytes of b, or fewer so that no character is cut in two. If b is
+// longer, more is an ellipsis, otherwise it is empty.
 func cut(b []byte) (beginning, more string) {
 	if len(b) <= maxQuoted {
 		return string(b), ""

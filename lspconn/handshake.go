@@ -31,7 +31,7 @@ func (c *Conn) drainQueue(until time.Time) error {
 	}
 	c.stopWriting()
 	select {
-	case <-c.writeDone: // responses to requests of the server may have been queued meanwhile
+	case <-c.writeDone: // not at once: handlers may have queued responses after the queue was found empty
 		return c.writeErr
 	case <-t.C:
 		return errStuck
@@ -83,7 +83,7 @@ func (c *Conn) sendExit(until time.Time) {
 	defer t.Stop()
 	select {
 	case <-written:
-	case <-t.C: // the function that called sendExit closes stdin next, which ends the write
+	case <-t.C: // the write may still block; the caller of sendExit closes stdin next, which makes it fail
 	case <-c.process.Exited():
 	}
 }

@@ -176,7 +176,7 @@ func (b *inbox) answer(h *handling) bool {
 }
 
 // finish is called when a handler has returned. It reports whether the next message has waited for
-// the handler, so that the goroutine of the handler must go on delivering.
+// the handler: then the goroutine that has called the handler must deliver that message.
 func (b *inbox) finish(h *handling) (ordered bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

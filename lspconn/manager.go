@@ -84,7 +84,7 @@ func NewManager(ctx context.Context, servers func(key string) (Server, error), o
 		}
 	}
 	m.scope, _ = ctxshutdown.WithCancel(ctx, ctxshutdown.WithName("lsp"))
-	context.AfterFunc(m.scope, func() { m.fixDeadline() }) // fixes the deadline even if only a parent scope is stopped
+	context.AfterFunc(m.scope, func() { m.fixDeadline() }) // the deadline for closing counts from the stop, even if Close is not called
 	return m, nil
 }
 

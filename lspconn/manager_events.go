@@ -85,7 +85,7 @@ func (m *Manager) CloseKey(ctx context.Context, key string) (Report, error) {
 		}
 		m.mu.Unlock()
 		<-e.lock
-	default: // a call of Conn uses the entry
+	default: // a call of Conn is using the entry, and may start the server again: keep the entry
 	}
 	return r, err
 }

@@ -38,7 +38,7 @@ type queuedMessage struct {
 	id        int64  // the request id of a call
 	key       string // the key of a coalesced notification
 	coalesced bool
-	call      *call     // set for a request; fails if the request is never written
+	call      *call     // set for a request; the call fails if the request is never written
 	delivery  *Delivery // set for a notification; completed when it has been written or never will be
 	guard     *ctxshutdown.Guard
 	usesSlot  bool // whether the message counts against QueueLimit

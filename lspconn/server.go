@@ -29,8 +29,8 @@ type Server struct {
 	// connection. The server's stdin is kept open until the connection closes the stream, and its
 	// stdout is discarded. A stream that another process may keep open, such as a proxy, should
 	// have SetReadDeadline, as a [net.Conn] has, so that reading ends when the server has ended. A
-	// server that waits for further clients after exit is ended by SIGTERM, at its mark: start gopls
-	// with -listen.timeout=100ms, so that it exits by itself. Nil means stdin and stdout.
+	// server that waits for further clients after exit runs until SIGTERM is sent: start gopls with
+	// -listen.timeout=100ms, so that it exits by itself. Nil means stdin and stdout.
 	Dial func(ctx context.Context) (io.ReadWriteCloser, error)
 
 	// Initialize is the params of the initialize request. It is not copied. Nil means a null

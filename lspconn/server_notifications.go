@@ -2,8 +2,8 @@ package lspconn
 
 import "context"
 
-// notify calls OnNotify for a notification of the server. It reports whether its caller must go on
-// delivering.
+// notify calls OnNotify for a notification of the server. It reports whether its caller must deliver
+// the next message; otherwise another goroutine does.
 func (b *inbox) notify(m message) (ordered bool) {
 	h := &handling{inbox: b, answered: true}
 	if b.begin(h) != nil {
@@ -17,7 +17,7 @@ func (b *inbox) notify(m message) (ordered bool) {
 		c.server.OnNotify(ctx, *m.Method, m.Params)
 	}, func(p *PanicError) {
 		if p != nil {
-			b.stopHandlers() // another goroutine delivers from now on: after runtime.Goexit, this goroutine ends
+			b.stopHandlers() // another goroutine delivers the next messages, because after runtime.Goexit this one ends
 		}
 		ordered = b.finish(h)
 	})

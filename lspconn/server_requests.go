@@ -35,7 +35,7 @@ func (c *Conn) addRequest(m message) error {
 }
 
 // request calls OnRequest for a request of the server and answers it. It reports whether its caller
-// must go on delivering.
+// must deliver the next message; otherwise another goroutine does.
 func (b *inbox) request(m message) (ordered bool) {
 	c := b.conn
 	var refusal *ResponseError
@@ -71,7 +71,7 @@ func (b *inbox) request(m message) (ordered bool) {
 			m.guard.Release()
 		}
 		if p != nil {
-			b.stopHandlers() // another goroutine delivers from now on: after runtime.Goexit, this goroutine ends
+			b.stopHandlers() // another goroutine delivers the next messages, because after runtime.Goexit this one ends
 		}
 		ordered = b.finish(h)
 	})

@@ -19,7 +19,7 @@ type stderrTail struct {
 	*proc.Tail
 
 	mu    sync.Mutex
-	total int64  // the result of Tail.Total when end was computed
+	total int64  // how many bytes of output had been read when end was computed
 	end   string // the latest result of String
 }
 

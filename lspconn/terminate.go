@@ -30,7 +30,7 @@ func (c *Conn) terminate(s schedule, handshake bool) {
 	}
 	if c.isForced() {
 		at = proc.Deadlines{GiveUp: s.giveUp}
-		c.process.End(proc.Deadlines{}) // sends SIGKILL before stdin is closed, which might make the server exit by itself
+		c.process.End(proc.Deadlines{}) // sends SIGKILL first: closing stdin, as below, might make the server exit by itself
 	}
 	c.process.Stdin().Close()
 	c.stopWriting()

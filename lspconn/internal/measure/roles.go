@@ -24,7 +24,10 @@ const roleVariable = "LSPCONN_MEASURE_ROLE"
 // A fake describes how this program behaves as a language server.
 type fake struct {
 	fakelsp.Behaviour
-	Child string // how to start a process that ignores SIGTERM: "fork", "setsid" or "twice"; empty for none
+	// Child says how the server starts a process that ignores SIGTERM: "fork" starts a child in the
+	// process group of the server, "setsid" a child in a session of its own. "twice" starts a child
+	// that starts the process in a session of its own and exits. Empty starts none.
+	Child string
 }
 
 func play(role string) {

@@ -58,7 +58,7 @@ func realServers(w io.Writer, folder, only string, load int) error {
 	}
 	files := map[string]string{
 		"go.mod":       "module example.com/small\n\ngo 1.25\n",
-		"sgconfig.yml": "ruleDirs: []\n", // ast-grep exits if there is no such file
+		"sgconfig.yml": "ruleDirs: []\n", // the server ast-grep exits at once if this file is missing
 	}
 	var installed []realServer
 	for _, s := range known {
