@@ -193,7 +193,8 @@ func (c *call) answer(err error) error {
 // refuse returns the error for a call whose handler is not called because work, the hard context of
 // the scope, has been cancelled.
 func refuse(ctx, work context.Context) error {
-	// SetTrailer fails if the call has no transport, as in a test of an interceptor.
+	// Ignore the error: SetTrailer fails only if the call has no transport, as in a test of an
+	// interceptor.
 	_ = grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", strconv.FormatInt(retryAfter.Milliseconds(), 10)))
 	st := status.Newf(codes.Unavailable, "the server is shutting down and has not begun this call: %v", context.Cause(work))
 	if detailed, err := st.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(retryAfter)}); err == nil {

@@ -142,7 +142,7 @@ func Serve(s *ctxshutdown.Swansong, srv *grpc.Server, ln net.Listener, opts ...O
 	}
 	cut := drain()
 	if running && cut == nil { // if calls were cut off, do not wait, because srv.Serve returns only when all handlers have returned
-		<-served // Serve's error says only that the drain has stopped the server
+		<-served // ignore the error of srv.Serve, which says only that the drain has stopped the server
 	}
 	return cut // an error of the listener is ignored here, because s has been stopped anyway
 }
@@ -168,7 +168,7 @@ func (o *server) drain(s, connections *ctxshutdown.Swansong, srv *grpc.Server, l
 		return nil
 	case <-timer.C:
 		select {
-		case <-drained: // the drain ended at the same time as the timer
+		case <-drained: // the drain ended at the same time as the timer, so no call is cut off
 			return nil
 		default:
 		}
@@ -185,8 +185,8 @@ func (o *server) drain(s, connections *ctxshutdown.Swansong, srv *grpc.Server, l
 	select {
 	case <-stopped:
 	case <-l.notifyAllClosed():
-	// This case is needed because a connection that credentials have taken over (ErrConnDispatched)
-	// may stay open.
+	// Do not wait longer: Stop may wait for handlers, and a connection that credentials have taken
+	// over (ErrConnDispatched) may stay open.
 	case <-timer.C:
 	}
 	return err

@@ -205,7 +205,8 @@ func (c *conn) writeGoAway(id quic.StreamID) {
 	frame := quicvarint.Append(nil, frameGoAway)
 	frame = quicvarint.Append(frame, uint64(quicvarint.Len(uint64(id))))
 	frame = quicvarint.Append(frame, uint64(id))
-	c.control.SetWriteDeadline(time.Now().Add(headerTimeout)) // the client might not read the control stream, and Write would block
+	// Without a deadline, Write would block while the client does not read the control stream.
+	c.control.SetWriteDeadline(time.Now().Add(headerTimeout))
 	if _, err := c.control.Write(frame); err != nil {
 		c.control = nil // a part of the frame may have been written, and no frame can follow that
 	}
@@ -374,7 +375,7 @@ func (c *conn) awaitDelivery() {
 	c.mu.Unlock()
 	linger := maxLinger - time.Since(ended)
 	if linger <= 0 {
-		linger = c.linger() // a request that crosses the second GOAWAY on the network must still be refused
+		linger = c.linger() // keep the connection open, to refuse a request that the client sent before it read the second GOAWAY
 	}
 	if !c.sleep(linger) {
 		return

@@ -60,7 +60,8 @@ func (d *drain) beginHandshake(ctx context.Context, _ *quic.ClientInfo) (context
 		d.handshakes--
 		d.signal()
 	})
-	context.AfterFunc(ctx, end) // accept calls end after a handshake that succeeds, and this call after one that fails
+	// If the handshake fails, ctx ends, and that calls end. If it succeeds, accept calls end.
+	context.AfterFunc(ctx, end)
 	return context.WithValue(ctx, handshakeKey{}, end), nil
 }
 
@@ -85,8 +86,8 @@ func (d *drain) remove(c *conn) {
 	d.signal()
 }
 
-// signal wakes run, which then checks again whether all connections have ended. The caller holds
-// d.mu.
+// signal wakes the goroutine in run, which then checks again whether all connections have ended. The
+// caller holds d.mu.
 func (d *drain) signal() {
 	select {
 	case d.changed <- struct{}{}:

@@ -85,7 +85,7 @@ func (c *conn) context(ctx context.Context, qc *quic.Conn) context.Context {
 	ctx = context.WithValue(ctx, http3.ServerContextKey, c.drain.server)
 	if f := c.drain.server.ConnContext; f != nil {
 		if ctx = f(ctx, qc); ctx == nil {
-			return nil // package http3 panics with a message that names ConnContext
+			return nil // package http3 then panics with a message that says that ConnContext has returned nil
 		}
 	}
 	return &connContext{c.drain.work, ctx}

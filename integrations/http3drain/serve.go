@@ -53,7 +53,7 @@ func Serve(s *ctxshutdown.Swansong, srv *http3.Server, pc net.PacketConn, opts .
 		return errStopped(s)
 	}
 	defer g.Release()
-	ctxkey.NameShared(d.scope, g) // the guard is as old as the server, and not the oldest piece of work
+	ctxkey.NameShared(d.scope, g) // reports then do not name g, which is as old as the server, as the oldest work
 
 	config := &quic.Config{}
 	if srv.QUICConfig != nil {

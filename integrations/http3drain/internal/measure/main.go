@@ -166,7 +166,7 @@ func sendAll(ctx context.Context, tr *http3.Transport, url string, pause time.Du
 		t.started.Add(1)
 		var connected, sent atomic.Bool
 		trace := &httptrace.ClientTrace{
-			GetConn:      func(string) { connected.Store(false) }, // the client calls GetConn again if it has to connect a second time
+			GetConn:      func(string) { connected.Store(false) }, // called again if the client must connect a second time for this request
 			GotConn:      func(httptrace.GotConnInfo) { connected.Store(true) },
 			WroteHeaders: func() { sent.Store(true) },
 		}
