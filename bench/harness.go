@@ -11,7 +11,7 @@ import (
 // timed, which does the operation n times. The preparations are not timed.
 type side func() (timed func(n int))
 
-// A row is one line of the table.
+// A row is one line of a table of results: an operation of this module, and what it is compared with.
 type row struct {
 	what  string
 	peer  string // what a user would use instead; "" if nothing else does the job
@@ -89,8 +89,9 @@ func measure(r row, rounds int) result {
 	return res
 }
 
-// spread returns the quartiles of the ratios of each time to the one before: what the host adds to
-// a ratio of two times. With fewer than two times, it returns 1 and 1.
+// spread returns the quartiles of the ratios of each time to the time before it. All times are of the
+// same operation, so the ratios differ from 1 only by the noise of the host. With fewer than two
+// times, spread returns 1 and 1.
 func spread(times []float64) (low, high float64) {
 	ratios := []float64{}
 	for i := 1; i < len(times); i++ {
@@ -174,7 +175,7 @@ func bytesEach(n int, keep func() any) float64 {
 	}
 	after := heap()
 	runtime.KeepAlive(kept)
-	return max(0, (after-before)/float64(n)-16) // subtracts 16 bytes for the element of kept
+	return max(0, (after-before)/float64(n)-16) // without the 16 bytes that the result takes in the slice kept
 }
 
 // compare runs several sides alternately. It returns the median time of each for one operation, in

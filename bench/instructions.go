@@ -29,7 +29,7 @@ const (
 type counted struct {
 	what   string
 	repeat func(n int)
-	large  bool // repeated a thousandth as often, because an operation takes about a thousand times as many instructions
+	large  bool // an operation takes about a thousand times as many instructions as others, so repeat it a thousandth as often
 }
 
 func countable() []counted {
@@ -93,7 +93,7 @@ func (b asks) run(n int) {
 
 func cancellable() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
-	_ = cancel // the context is used until the process ends
+	_ = cancel // never called, because the context is used until the process ends
 	return ctx
 }
 

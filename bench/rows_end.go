@@ -103,7 +103,7 @@ func waitForChannels(ctx context.Context) func(int) {
 
 func timeout() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
-	_ = cancel // the context is used until the process ends
+	_ = cancel // never called, because the context is used until the process ends
 	return ctx
 }
 

@@ -30,7 +30,8 @@ func goScope(n int) {
 	}
 }
 
-// endWork does what goScope does besides starting goroutines.
+// endWork creates n scopes, one after another, calls Work of each, and stops it. goScope does that,
+// too, for each batch of goroutines that it starts.
 func endWork(n int) {
 	for range n {
 		s := ctxshutdown.New(context.Background())

@@ -30,8 +30,8 @@ func guardRows() (rs []row) {
 			their: func() func(int) { return twice((&waitGroup{}).run) },
 		},
 		// If guards scaled linearly, two goroutines on one scope would be as fast as two goroutines
-		// on two scopes. Unlike the row above, this row has a result also if there is no
-		// contention.
+		// on two scopes. Unlike the row above, which compares two goroutines on one WaitGroup, this
+		// row has a result also if the WaitGroup suffers no contention on this machine.
 		row{
 			what: "Guard + Release, 2 goroutines on one scope", peer: peer + ", 2 goroutines on one each", limit: 1.2, allocs: rare,
 			ours:  func() func(int) { return twice(guards{deep(4)}.run) },
@@ -159,7 +159,7 @@ func (b acquires) run(n int) {
 	}
 }
 
-// deep returns a scope that many levels below a root, in the state of a scope in use: linked to its
+// deep returns a scope with depth ancestors. It is in the state of a scope in use: linked to its
 // parent, and with a Done channel.
 func deep(depth int) *ctxshutdown.Swansong {
 	s := ctxshutdown.New(context.Background())
@@ -195,7 +195,7 @@ func layered(n int) (ctx context.Context) {
 		} else {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithCancel(ctx)
-			_ = cancel // the context is used until the process ends
+			_ = cancel // never called, because the context is used until the process ends
 		}
 	}
 	return ctx
@@ -221,7 +221,8 @@ func (b *lookups) run(n int) {
 	}
 }
 
-// errs calls Err of a context. keep has the cancel functions of the contexts above that context.
+// errs calls Err of a context. keep has the cancel functions of ctx and its ancestors, which are
+// never called.
 type errs struct {
 	ctx  context.Context
 	keep []context.CancelFunc
