@@ -68,7 +68,7 @@ func serve(s *ctxshutdown.Swansong, in io.Reader, p *printer, l *ledger) error {
 		pending.Add(1)
 		l.execute(lines.Text(), func(answer string) { p.printf("%s\n", answer); pending.Done() })
 	}
-	s.Shutdown() // also if the input has ended and no signal has arrived: from now on, the drain has a time limit
+	s.Shutdown() // needed if the input has ended without a signal: the time limit of the drain begins now
 	return shutdown(s.Work(), p, loop, pool, &pending)
 }
 
@@ -79,7 +79,7 @@ func shutdown(ctx context.Context, p *printer, loop *eventloop.Loop, pool *event
 		what string
 		do   func(ctx context.Context) error
 	}{
-		{"no new commands", func(context.Context) error { return nil }}, // serve reads no more
+		{"no new commands", func(context.Context) error { return nil }}, // serve has stopped reading commands
 		{"commands in flight are answered or have timed out", func(ctx context.Context) error {
 			return await(ctx, func() error { pending.Wait(); return nil })
 		}},

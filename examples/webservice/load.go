@@ -58,7 +58,7 @@ func generateLoad(addr string) error {
 	)
 	light, pause := os.Getenv(lightLoadVar) != "", time.Duration(0)
 	if light {
-		pause = lightPause // the demo then runs for minutes, and must not keep the processors busy
+		pause = lightPause // with -open the program runs for minutes, and must not keep the processors busy
 	}
 	for _, request := range requests(light) {
 		wg.Go(func() {
