@@ -13,6 +13,6 @@ func inGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: tr
 
 func killGroup(cmd *exec.Cmd) {
 	if cmd.Process != nil {
-		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // fails if no process is left
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // ignore the error, which says that no process is left
 	}
 }

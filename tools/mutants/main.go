@@ -60,7 +60,7 @@ type runner struct {
 	out       io.Writer
 	root      string // absolute path of the repository; overlays must contain absolute file names
 	temp      string
-	tested    bool // all tests have just passed, so mutants without flags need no baseline
+	tested    bool // all tests have just passed, so run no test of a mutant without flags on the unchanged code again
 	sources   *sources
 	builds    chan struct{} // holds an element for each build that is running
 	runs      chan struct{} // holds an element for each test that is running

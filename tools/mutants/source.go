@@ -26,7 +26,7 @@ type sources struct {
 // A source is the code of one package: all of its files, whatever their build constraints.
 type source struct {
 	files map[string][]codeLine
-	decls map[string][]region // regions by place, such as "func (*T).Name"
+	decls map[string][]region // the declarations that an entry can name, by that name, such as "func (*T).Name"
 	tests map[string][]string // the string literals in each test, by name of the test; see addTests
 }
 
@@ -303,7 +303,7 @@ func (s *sources) apply(m *mutant) (map[string][]byte, error) {
 		for _, l := range lines[file] {
 			text = append(text, l.text)
 		}
-		for _, r := range replacements { // replace from the last to the first, so that the line numbers of the others stay right
+		for _, r := range replacements { // from the last to the first, so that the line numbers of the remaining replacements stay right
 			text = slices.Replace(text, r.from, r.to, r.new...)
 		}
 		texts[filepath.Join(m.dir, file)] = []byte(strings.Join(text, "\n"))
