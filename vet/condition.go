@@ -10,8 +10,8 @@ import (
 	"golang.org/x/tools/go/ast/edge"
 )
 
-// conditionOf returns the condition that an expression of the graph stands for. For the case x of a
-// switch with a tag, the graph contains only x, and the condition is tag == x.
+// conditionOf returns the condition that an expression of the control-flow graph stands for. For the
+// case x of a switch with a tag, the graph contains only x, and the condition is tag == x.
 func (res *resource) conditionOf(cond ast.Expr) ast.Expr {
 	cur, ok := res.fn.FindNode(cond)
 	if !ok || cur.ParentEdgeKind() != edge.CaseClause_List {
@@ -23,8 +23,9 @@ func (res *resource) conditionOf(cond ast.Expr) ast.Expr {
 	return cond
 }
 
-// isAbsent reports whether there is no resource if cond has the given outcome. The parameter known
-// says that the variable ok still has the value that the acquisition gave it.
+// isAbsent reports whether the function holds no guard or scope if cond has the given outcome. The
+// parameter known says that the variable ok, as in g, ok := s.TryGuard(), has not been assigned
+// again.
 func (res *resource) isAbsent(cond ast.Expr, outcome, known bool) bool {
 	if res.absentIf != nil && res.absentIf(ast.Unparen(cond), outcome) {
 		return true
@@ -49,9 +50,9 @@ func (res *resource) isAbsent(cond ast.Expr, outcome, known bool) bool {
 	return false
 }
 
-// isAbsentIf reports whether there is no resource if the operands x and y of a comparison are
-// equal. If the parameter equal is false, it reports whether there is no resource if they are
-// unequal.
+// isAbsentIf reports whether the function holds no guard or scope if the operands x and y of a
+// comparison are equal. If the parameter equal is false, it reports whether the function holds none
+// if they are unequal.
 func (res *resource) isAbsentIf(x, y ast.Expr, equal, known bool) bool {
 	if b, ok := isBool(res.info, y); ok {
 		return res.isAbsent(x, equal == b, known)

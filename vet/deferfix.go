@@ -11,9 +11,9 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// deferFix suggests to insert a defer after the statement that acquires the resource. If the
-// resource is handed over or acquired in a loop, deferFix suggests nothing, because the defer could
-// release the resource while other code uses it.
+// deferFix suggests to insert a defer after the statement that acquires the guard or scope. If that
+// is handed over or acquired in a loop, deferFix suggests nothing, because the defer could release
+// it while other code uses it.
 func deferFix(pass *analysis.Pass, call inspector.Cursor, res *resource, b binding, deferred string) []analysis.SuggestedFix {
 	if _, loop := inLoop(call); loop || !res.declared {
 		return nil
@@ -33,8 +33,8 @@ func deferFix(pass *analysis.Pass, call inspector.Cursor, res *resource, b bindi
 	}}
 }
 
-// deferPlace returns a position at which the resource is held, and the indentation of the
-// statements there.
+// deferPlace returns a position at which the function holds the guard or scope, and the indentation
+// of the statements there.
 func deferPlace(pass *analysis.Pass, res *resource, b binding) (at token.Pos, depth int) {
 	stmt, ok := res.fn.FindNode(b.stmt)
 	if !ok {

@@ -202,9 +202,9 @@ func (r *lineages) receiver(call *ast.CallExpr) (name, bool) {
 	return n, ok
 }
 
-// scopesOf returns the scopes from which a context derives, the nearest first. The variables of the
-// context itself can stand for the nearest scope: scopesOf returns those that always have the same
-// value before the scope, and marks them viaContext.
+// scopesOf returns names of the scopes from which a context derives, the nearest scope first. A
+// variable with the context can be a name of the nearest scope, too: scopesOf returns it, marked
+// viaContext, before that scope if the variable is assigned only once.
 func (r *lineages) scopesOf(l lineage) []name {
 	var scopes []name
 	for i, n := range l.names {

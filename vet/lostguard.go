@@ -102,11 +102,11 @@ func checkGuard(pass *analysis.Pass, call inspector.Cursor, fn *types.Func) {
 	}
 }
 
-// goroutineResource returns the resource of a goroutine that captures the guard of res, or receives
-// it as an argument. It returns nil if there is no such goroutine. The function literal of a go
-// statement runs once. The guard must not be used outside the literal. Inside the literal, it must
-// not be used in a further function literal, which could run at another time; a deferred one is
-// allowed.
+// goroutineResource returns a resource for a goroutine that captures the guard of res, or receives
+// it as an argument. The function literal of the go statement can then be checked like a function
+// that has acquired the guard, because it runs once. goroutineResource returns nil if there is no
+// such goroutine, if the guard is used outside the literal, or if the guard is used in a further
+// function literal inside it, which could run at another time. A deferred one is allowed.
 func goroutineResource(pass *analysis.Pass, res *resource) *resource {
 	var body *ast.FuncLit
 	vars := res.vars
@@ -166,8 +166,8 @@ func (res *resource) literalCall(m variableUse) (*ast.FuncLit, *types.Var) {
 	return lit, params.At(i)
 }
 
-// guardResource returns the resource that a call acquires. The uses of its variables have not been
-// collected yet. ok is false if the guard is handed over at once.
+// guardResource returns a resource for the guard that a call acquires. Its fields uses and oks are
+// not set yet, see findUses. ok is false if the guard is handed over at once.
 func guardResource(pass *analysis.Pass, call inspector.Cursor, b binding) (res *resource, ok bool) {
 	fn, graph := graphOf(pass, call)
 	if graph == nil {
@@ -259,8 +259,8 @@ func reportDiscarded(pass *analysis.Pass, call inspector.Cursor, b binding, fn *
 	pass.Report(d)
 }
 
-// describe returns words that say how a resource is lost at a node of the graph, such as "the loop
-// repeats".
+// describe returns words that say how a guard or scope is lost at a node of the control-flow graph,
+// such as "the loop repeats".
 func describe(pass *analysis.Pass, res *resource, at ast.Node) (how string, related []analysis.RelatedInformation) {
 	line := pass.Fset.Position(at.Pos()).Line
 	switch _, returns := at.(*ast.ReturnStmt); {

@@ -129,7 +129,8 @@ func variable(info *types.Info, fn ast.Node, id *ast.Ident) *types.Var {
 	return v
 }
 
-// findUses sets the fields uses and oks of the resource.
+// findUses finds the uses of the variables in vars and the assignments to ok. It sets the fields uses
+// and oks.
 func (res *resource) findUses(effectAt effectFunc) {
 	body := res.fn.Node()
 	res.comms = map[ast.Node]bool{}
@@ -187,7 +188,7 @@ func enclosing(cur inspector.Cursor) ast.Node {
 	return nil
 }
 
-// isReleased reports whether any use releases the resource or hands it over.
+// isReleased reports whether any use of the variables releases the guard or scope, or hands it over.
 func (res *resource) isReleased() bool {
 	return slices.ContainsFunc(res.uses, func(m variableUse) bool { return m.effect >= release })
 }
@@ -219,8 +220,8 @@ func (m variableUse) isInCall(n ast.Node) (called bool) {
 	return called
 }
 
-// effectOf returns the effect of a node of the graph. The right side of an assignment takes effect
-// first.
+// effectOf returns the effect of a node of the control-flow graph on the guard or scope. In g = f(g),
+// the guard is handed over before g is overwritten, so the effect is handOver.
 func (res *resource) effectOf(n ast.Node) (e effect) {
 	for _, m := range within(res.uses, n) {
 		if !res.comms[n] || m.isInCall(n) {
@@ -233,8 +234,8 @@ func (res *resource) effectOf(n ast.Node) (e effect) {
 	return e
 }
 
-// isResult reports whether one of the variables is a named result, which a return without values
-// returns.
+// isResult reports whether one of the variables with the guard or scope is a named result of the
+// function. A return without values then returns the guard or scope.
 func (res *resource) isResult() bool {
 	var results *ast.FieldList
 	switch fn := res.fn.Node().(type) {
@@ -257,9 +258,10 @@ func within(uses []variableUse, n ast.Node) []variableUse {
 	return uses[from:to]
 }
 
-// follow walks all paths on which the resource is held. It calls visit, which may be nil, for each
-// node on the way. It returns the nodes at which the resource is lost: first those after def in
-// source order, then those before def, which are reached through a loop.
+// follow walks all paths of the control-flow graph on which the guard or scope is held. It calls
+// visit, which may be nil, for each node on the way. It returns the nodes at which the guard or scope
+// is lost: first those after def in source order, then those before def, which are reached through a
+// loop.
 func (res *resource) follow(visit func(ast.Node)) (lost []ast.Node) {
 	type state struct {
 		block *cfg.Block
@@ -328,7 +330,7 @@ func (res *resource) start() (*cfg.Block, int) {
 	return nil, 0
 }
 
-// varName returns the name of the variable that has the resource.
+// varName returns the name of the variable that has the guard or scope.
 func (res *resource) varName() string { return res.vars[0].Name() }
 
 // inLoop returns the innermost loop around cur within its function.

@@ -75,7 +75,7 @@ func runSoftCtx(pass *analysis.Pass) (any, error) {
 	return nil, nil
 }
 
-// checkAcquire checks the code after the acquisition of a guard.
+// checkAcquire reports the calls, after the acquisition of a guard, whose context ends at the stop.
 func (c *softCheck) checkAcquire(cur inspector.Cursor, call *ast.CallExpr) {
 	b, ok := bindingOf(cur)
 	if !ok || len(b.lhs) == 0 {
@@ -164,7 +164,7 @@ func (c *softCheck) scopesOfGuard(guard ast.Expr) lineage {
 	return lineage{}
 }
 
-// check reports the calls with the soft context of a scope while the resource is held.
+// check reports the calls with the soft context of a scope while the guard in res is held.
 func (c *softCheck) check(res *resource, guarded lineage) {
 	if _, ok := guarded.scope(); !ok {
 		return
