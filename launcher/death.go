@@ -35,7 +35,9 @@ import (
 // replaced or stopped.
 //
 // A process that is started while the state file cannot be written ends with the launcher, as with
-// Kill, until the file has been written. An [Alarm] and Health.Unrecorded name it.
+// Kill, until the file has been written. One for whose output no pipes can be made, for example
+// because the disk has no inode left, does so until it is replaced. An [Alarm] and Health.Unrecorded
+// name such processes.
 type LauncherDeath = spec.LauncherDeath
 
 const (

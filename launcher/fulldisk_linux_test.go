@@ -216,6 +216,12 @@ func TestLauncherDeath_MissingPipesDoNotKeepProcessesDown(t *testing.T) {
 				t.Fatalf("the alarm is %q, want %q", alarm.Message, want)
 			}
 			h.starts("web-2")
+			health, err := h.GroupHealth("web")
+			if err != nil {
+				t.Fatal(err)
+			}
+			testkit.Equal(t, "processes that end with the launcher", health.Unrecorded, []string{"web-2"})
+			testkit.Equal(t, "message", health.Message, "the next launcher cannot adopt web-2, because the pipes for the output could not be made; launcher restart web replaces what has none")
 			env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", h.running("web")[0].PID))
 			if err != nil || bytes.Contains(env, []byte("SWANSONG_ON_LAUNCHER_DEATH=keep")) {
 				t.Errorf("launcher recover would take the process for a kept one: %q, %v", env, err)

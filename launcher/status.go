@@ -91,8 +91,8 @@ type Status = process.Status
 //	Roll     *RollStatus // nil if no roll is under way or paused
 //	Stopping bool
 //	Stopped  bool // an operator has stopped the group, which has no processes until [Manager.StartGroup]
-//	// Unrecorded has the ids of processes to be kept that are not in the state file, because it
-//	// cannot be written. They end with the launcher.
+//	// Unrecorded has the ids of processes to be kept that end with the launcher nevertheless, because
+//	// the state file cannot be written, or because the pipes for their output could not be made.
 //	Unrecorded []string
 //	StopsAfter []string         // while the group stops: groups that depend on it and are not empty yet
 //	Processes  []Status // processes that exist, oldest first, then processes that have ended, latest last

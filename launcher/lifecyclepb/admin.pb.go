@@ -1100,7 +1100,7 @@ type GroupHealth struct {
 	Stopping      bool                   `protobuf:"varint,13,opt,name=stopping,proto3" json:"stopping,omitempty"`
 	StopsAfter    []string               `protobuf:"bytes,14,rep,name=stops_after,json=stopsAfter,proto3" json:"stops_after,omitempty"` // groups that need it, and are not gone: its processes are stopped after those
 	Stopped       bool                   `protobuf:"varint,16,opt,name=stopped,proto3" json:"stopped,omitempty"`                        // by order: the group has no processes until it is started
-	Unrecorded    []string               `protobuf:"bytes,15,rep,name=unrecorded,proto3" json:"unrecorded,omitempty"`                   // processes to be kept that end with the launcher, since the state file cannot be written
+	Unrecorded    []string               `protobuf:"bytes,15,rep,name=unrecorded,proto3" json:"unrecorded,omitempty"`                   // processes to be kept that end with the launcher, since the state file cannot be written, or their pipes could not be made
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

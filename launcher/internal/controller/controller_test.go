@@ -39,6 +39,7 @@ func (f *fake) Started() time.Time             { return f.status.Started }
 func (f *fake) Status() process.Status         { return f.status }
 func (f *fake) Config() *spec.Group            { return &f.cfg }
 func (f *fake) IsUnrecorded() bool             { return false }
+func (f *fake) IsWithoutPipes() bool           { return false }
 func (f *fake) AddIdentity(*statefile.Process) {}
 func (f *fake) Apply(cfg spec.Group)           { f.cfg = cfg }
 func (f *fake) Record() *statefile.Process {

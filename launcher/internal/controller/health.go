@@ -27,8 +27,8 @@ type Health struct {
 	Roll     *RollStatus // nil if no roll is under way or paused
 	Stopping bool
 	Stopped  bool // an operator has stopped the group, which has no processes until [launcher.Manager.StartGroup]
-	// Unrecorded has the ids of processes to be kept that are not in the state file, because it
-	// cannot be written. They end with the launcher.
+	// Unrecorded has the ids of processes to be kept that end with the launcher nevertheless, because
+	// the state file cannot be written, or because the pipes for their output could not be made.
 	Unrecorded []string
 	StopsAfter []string         // while the group stops: groups that depend on it and are not empty yet
 	Processes  []process.Status // processes that exist, oldest first, then processes that have ended, latest last
@@ -48,6 +48,7 @@ func (c *Controller) Health(now time.Time, failing bool) Health {
 	if c.roll != nil {
 		newest = c.roll.Destination()
 	}
+	var withoutPipes []string
 	for _, i := range c.instances.sorted() {
 		st := i.Status()
 		if isAvailable(st, now, cfg.MinReady) && !i.accounted {
@@ -57,7 +58,10 @@ func (c *Controller) Health(now time.Time, failing bool) Health {
 			}
 		}
 		h.Processes = append(h.Processes, st)
-		if failing && i.IsUnrecorded() {
+		switch {
+		case i.IsWithoutPipes():
+			withoutPipes = append(withoutPipes, i.ID())
+		case failing && i.IsUnrecorded():
 			h.Unrecorded = append(h.Unrecorded, i.ID())
 		}
 	}
@@ -67,6 +71,11 @@ func (c *Controller) Health(now time.Time, failing bool) Health {
 	if len(h.Unrecorded) > 0 {
 		h.Message = strings.TrimPrefix(fmt.Sprintf("%s; the next launcher cannot adopt %s, because the state file cannot be written",
 			h.Message, strings.Join(h.Unrecorded, ", ")), "; ")
+	}
+	if len(withoutPipes) > 0 {
+		h.Message = strings.TrimPrefix(fmt.Sprintf("%s; the next launcher cannot adopt %s, because the pipes for the output could not be made; launcher restart %s replaces what has none",
+			h.Message, strings.Join(withoutPipes, ", "), c.name), "; ")
+		h.Unrecorded = append(h.Unrecorded, withoutPipes...)
 	}
 	return h
 }

@@ -19,6 +19,7 @@ type Process interface {
 	Status() process.Status
 	Config() *spec.Group
 	IsUnrecorded() bool
+	IsWithoutPipes() bool
 	Record() *statefile.Process
 	AddIdentity(*statefile.Process)
 	Apply(spec.Group)

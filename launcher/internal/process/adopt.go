@@ -88,6 +88,12 @@ func (p *Process) IsUnrecorded() bool {
 	return p.isKept() && !p.Status().State.Ended() && !p.group.StateFile.Has(p.id)
 }
 
+// IsWithoutPipes reports whether the process runs and ends with the launcher, although its group is
+// kept, because the pipes for its output could not be made.
+func (p *Process) IsWithoutPipes() bool {
+	return p.cfg.OnLauncherDeath == spec.Keep && p.unkept.Load() && !p.Status().State.Ended()
+}
+
 // AwaitRouted waits, for a process that was adopted as ready, until the router has been called. If
 // that has succeeded, the process counts as available. For any other process it returns at once.
 func (p *Process) AwaitRouted() {
