@@ -35,7 +35,7 @@ func (c *slowReader) Read(b []byte) (int, error) {
 }
 
 // The server may need several writes to send its buffer. The drain waits for all of them before it
-// closes a connection on which a stream of Debug and another response are sent.
+// closes a connection on which an event stream of Debug and another response are sent.
 func TestDebug_DrainWaitsForEveryWriteBesideEventStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan struct{})
@@ -71,7 +71,7 @@ func TestDebug_DrainWaitsForEveryWriteBesideEventStream(t *testing.T) {
 	})
 }
 
-// On a connection with a stream of Debug, the drain waits until another response has been written.
+// On a connection with an event stream of Debug, the drain waits until another response is written.
 // It does not wait longer, although the server keeps writing answers to pings on this connection.
 func TestDebug_DrainEndsDespiteEndlessEventStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

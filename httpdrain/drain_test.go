@@ -48,7 +48,7 @@ func TestServe_AnswersRequestWithHeaderInPieces(t *testing.T) {
 	begun.send(get[:20])
 	fresh.send(get[:20])
 	v.s.Shutdown()
-	quiet.closed() // closed returns when the linger has passed
+	quiet.closed() // returns when the drain has closed the quiet connection, after the linger
 	for _, p := range unused {
 		p.closed() // the server must close all quiet connections, not only the first
 	}
@@ -109,7 +109,7 @@ func TestServe_ServesAcceptQueueOfTLSListener(t *testing.T) {
 	v := startOn(t, tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{certificate()}}), handler(ok), longLinger)
 	p := dial(t, v.addr)
 	v.s.Shutdown()
-	time.Sleep(50 * time.Millisecond) // after less than that, Serve closes a listener that has no deadlines
+	time.Sleep(50 * time.Millisecond) // by then, Serve would have closed the listener if it thought that it had no SetDeadline
 	close(ln.stop)
 	p = newPeer(t, tls.Client(p.Conn, &tls.Config{InsecureSkipVerify: true}))
 	p.send(get)
@@ -329,7 +329,7 @@ func TestServe_WaitsForSlowUpload(t *testing.T) {
 	<-entered
 	v.s.Shutdown()
 	<-v.drains
-	unused.closed() // closed returns when the linger has passed
+	unused.closed() // returns when the drain has closed the unused connection, after the linger
 	p.send("the")
 	p.receives(200, "feathe <nil>")
 	p.closed()
@@ -526,7 +526,7 @@ func TestForce_CutErrorNamesTargetOfCONNECT(t *testing.T) {
 }
 
 // If a handler panics or calls runtime.Goexit, its connection is closed and the drain goes on.
-func TestServe_SurvivesPanicInHandler(t *testing.T) {
+func TestServe_DrainsDespitePanicInHandler(t *testing.T) {
 	for name, end := range map[string]func(){
 		"panic":  func() { panic(http.ErrAbortHandler) },
 		"Goexit": goexit,

@@ -9,7 +9,8 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// A checkedSocket is a closed socket. When the drain checks whether it is closed, it calls check.
+// A checkedSocket is a closed socket. It calls check when the drain examines it, which the drain
+// does to find out whether the socket is closed.
 type checkedSocket struct {
 	syscall.RawConn
 	check func()

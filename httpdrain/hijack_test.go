@@ -123,7 +123,7 @@ func TestHijack_ClosedConnectionIsNotListedInCutError(t *testing.T) {
 	closed, open := dial(t, v.addr), dial(t, v.addr)
 	closed.send("GET /closed HTTP/1.1\r\nHost: test\r\n\r\n")
 	conn := <-hijacked
-	<-(<-contexts).Done() // net/http cancels the context when the handler has returned, also that of httpdrain around it
+	<-(<-contexts).Done() // wait until the handler, and that of httpdrain which calls it, have returned: net/http then cancels the context
 	open.send("GET /open HTTP/1.1\r\nHost: test\r\n\r\n")
 	defer (<-hijacked).Close()
 	v.s.Shutdown()

@@ -23,7 +23,8 @@ type lateContext struct {
 
 func (l lateContext) Value(key any) any {
 	v := l.Context.Value(key)
-	// The first call is made by onConnContext, and must not block.
+	// Do not block the first call of Value for this key. The server makes it when it accepts the
+	// connection; the others are made by handlers.
 	if fmt.Sprintf("%T", key) == "httpdrain.connKey" && l.calls.Add(1) > 1 {
 		<-l.goOn
 	}

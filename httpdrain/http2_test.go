@@ -262,8 +262,8 @@ func TestServe_WaitsForHTTP2FlowControlUntilForce(t *testing.T) {
 	}
 }
 
-// On an HTTP/2 connection with a stream of Debug and another request, the drain waits for the other
-// request only.
+// On an HTTP/2 connection with an event stream of Debug and another request, the drain waits for
+// the other request only.
 func TestDebug_DrainWaitsForHTTP2RequestBesideEventStream(t *testing.T) {
 	for _, test := range []struct {
 		name string

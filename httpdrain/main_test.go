@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		os.Exit(runOnAddress(addr))
 	}
 	os.Unsetenv("CTXSHUTDOWN_TRACE")
-	log.SetOutput(io.Discard) // net/http logs each TLS handshake that fails
+	log.SetOutput(io.Discard) // do not print the failed TLS handshakes, which net/http logs
 	goleak.VerifyTestMain(m)
 }
 

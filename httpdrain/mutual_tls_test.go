@@ -39,7 +39,7 @@ func TestServeTLS_ServesClientsWithCertificatesInHandshake(t *testing.T) {
 		srv.TLSConfig = &tls.Config{
 			Certificates:     []tls.Certificate{cert},
 			ClientAuth:       tls.RequireAnyClientCert,
-			CurvePreferences: []tls.CurveID{tls.X25519}, // the key exchange that is the default is slow under the race detector
+			CurvePreferences: []tls.CurveID{tls.X25519}, // a fast key exchange: the default one is slow under the race detector
 		}
 		s := ctxshutdown.New(t.Context())
 		done := make(chan error)

@@ -112,7 +112,7 @@ func TestServe_KeepsListenerWhileClientsAreInQueue(t *testing.T) {
 				v.s.Shutdown()
 				if !isStuck {
 					time.Sleep(9500 * time.Millisecond)
-					tcp.Close() // its accept queue is empty now
+					tcp.Close() // no client is in the accept queue from now on, because its socket is closed
 					p := newPeer(t, ln.Listener.(*testkit.Listener).Dial())
 					p.send(get)
 					p.answered()

@@ -251,9 +251,10 @@ func TestServe_AnswersRequestBegunWithinLinger(t *testing.T) {
 	})
 }
 
-// On a connection that cannot be examined for unread data, such as a pipe, the server reads for one
-// more lull before it closes the connection. A header that begins in that time is served.
-func TestServe_AnswersRequestRightAfterLinger(t *testing.T) {
+// The drain cannot ask a pipe whether it has unread data. So after the linger the server reads for
+// one more millisecond before it closes the pipe, and serves a request whose header begins in that
+// time.
+func TestServe_AnswersRequestThatBeginsInLastReadOfPipe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		v := startOn(t, ln, handler(ok))
@@ -303,7 +304,9 @@ func TestServe_AnswersRequestDespiteSlowConnState(t *testing.T) {
 	})
 }
 
-func TestServe_SendsRetryAfter(t *testing.T) {
+// With WithRetryAfter, a request that is complete 50 ms after the stop, within the linger, is served.
+// A request that is complete after the linger gets a 503 with Retry-After.
+func TestWithRetryAfter_RefusesRequestAfterLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		v := startOn(t, ln, handler(ok), httpdrain.WithRetryAfter(1500*time.Millisecond))

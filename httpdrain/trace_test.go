@@ -84,7 +84,8 @@ func TestTrace_ReportsNameRequestsAndContainHandlerStacks(t *testing.T) {
 			t.Fatalf("Wait returned %v, want a DrainError", err)
 		}
 		handlers := strings.Contains(drain.Stacks, "2 goroutines of http:") && strings.Count(drain.Stacks, "httpdrain_test.stuckHandler") == 1
-		// The other group is the goroutine that the handler of /chat has started.
+		// The stacks have two groups: the two handlers, and the goroutine that the handler of /chat
+		// has started.
 		if handlers && strings.Count(drain.Stacks, " of http:") == 2 {
 			break
 		}
@@ -110,7 +111,7 @@ func stuckHandler(entered chan<- struct{}, leave <-chan struct{}) {
 
 // A report names the line that has called ListenAndServe, from which the guard of Serve is five calls
 // away.
-func TestTrace_NamesCallOfListenAndServe(t *testing.T) {
+func TestTrace_ReportNamesCallerOfListenAndServe(t *testing.T) {
 	t.Setenv("CTXSHUTDOWN_TRACE", "1")
 	s := ctxshutdown.New(context.Background())
 	done := make(chan error)

@@ -157,7 +157,7 @@ func TestHandler_TimelineRecordsGuardsHeldAtStop(t *testing.T) {
 }
 
 // The timeline has a bounded length, even if the drain takes long.
-func TestHandler_TimelineIsBounded(t *testing.T) {
+func TestHandler_LimitsLengthOfTimeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := ctxshutdown.New(context.Background())
 		h := debugpage.New(s, nil, debugpage.Options{LocalOnly: true})
@@ -182,7 +182,7 @@ func TestHandler_TimelineIsBounded(t *testing.T) {
 
 // The page shows a limited number of rows for ten thousand scopes. The sums include the hidden
 // rows.
-func TestHandler_LimitsRows(t *testing.T) {
+func TestHandler_LimitsRowsOfScopeTree(t *testing.T) {
 	s := ctxshutdown.New(context.Background())
 	h := debugpage.New(s, nil, debugpage.Options{LocalOnly: true})
 	total := 0
@@ -251,7 +251,7 @@ func TestHandler_LimitsRows(t *testing.T) {
 }
 
 // The tree on the page has a limited depth: the last row shows the rest of a longer path.
-func TestHandler_LimitsDepth(t *testing.T) {
+func TestHandler_LimitsDepthOfScopeTree(t *testing.T) {
 	s := ctxshutdown.New(context.Background())
 	at := s
 	for i := range 500 {
