@@ -717,8 +717,8 @@ func TestStart_RejectsBadInput(t *testing.T) {
 	contains(t, err, "was not started: too late")
 }
 
-// With the shortest deadline, a server that ignores all requests and signals has the same shares of
-// the deadline.
+// With the shortest deadline, a second, a server that ignores all requests and SIGTERM is killed
+// after 0.8 s.
 func TestClose_KillsServerWithinDeadlineOfOneSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, _ := startInProcess(t, t.Context(), lspconn.Server{CloseTimeout: time.Second},
@@ -920,7 +920,7 @@ func TestLogger_MayCallState(t *testing.T) {
 }
 
 // The report that the Logger receives contains the panic of a callback.
-func TestLogger_ReportsPanic(t *testing.T) {
+func TestLogger_ReceivesReportThatNamesPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got string
 		log := slog.New(handler(func(r slog.Record) {

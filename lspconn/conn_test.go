@@ -464,7 +464,7 @@ level=DEBUG msg="lspconn: Closed" server=here from=Closing
 
 // Dozens of goroutines send calls and coalesced notifications over one real pipe. Every response
 // must belong to its call.
-func TestConn_MatchesResponsesUnderLoad(t *testing.T) {
+func TestConn_DeliversEachResponseToItsCallUnderLoad(t *testing.T) {
 	server := fake(role{})
 	server.OnRequest = func(_ context.Context, _ string, params json.RawMessage) (any, error) { return params, nil }
 	conn := startReady(t, server)

@@ -210,7 +210,7 @@ func TestDial_ReadsDataThatArrivedBeforeDeadline(t *testing.T) {
 
 // Closing a connection does not wait for a function Dial that ignores its context.
 // docs/internals/lspconn.md#sockets
-func TestDial_DoesNotDelayClose(t *testing.T) {
+func TestDial_IgnoringContextDoesNotDelayClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		never := make(chan struct{})
 		conn, _ := startInProcess(t, t.Context(), lspconn.Server{Dial: func(context.Context) (io.ReadWriteCloser, error) {

@@ -42,7 +42,7 @@ func TestForce_KillsServerAtOnce(t *testing.T) {
 }
 
 // Force kills a server that would answer shutdown, before the connection has sent shutdown or exit.
-func TestForce_SkipsHandshake(t *testing.T) {
+func TestForce_KillsServerWithoutShutdownRequest(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {
 			conn, g := startSlow(t, lspconn.Server{}) // the server takes 100 ms to read a message
@@ -109,9 +109,9 @@ func (p orderedPipe) Close() error {
 	return p.WriteCloser.Close()
 }
 
-// Force ends the handshake at once, while the queue is being written or while shutdown waits for
-// its response.
-func TestForce_EndsHandshake(t *testing.T) {
+// If Force is called while Close waits for the response to shutdown, or for the server to exit, Close
+// waits no longer and kills the server.
+func TestForce_KillsServerWhileCloseWaitsForIt(t *testing.T) {
 	for name, b := range map[string]behaviours{
 		"shutdown is not answered": {Shutdown: "never"},
 		"exit is not obeyed":       {Exit: "ignore", EOF: "ignore"},

@@ -28,7 +28,10 @@ const asServer = "LSPCONN_TEST_SERVER"
 // A role describes how the test binary behaves as a server.
 type role struct {
 	fakelsp.Behaviour
-	Child  string // how to start a process that ignores SIGTERM and outlives the server: "fork", "setsid" or "twice"; empty for none
+	// Child says what process the server starts that ignores SIGTERM and outlives the server:
+	// "fork" is a child, "setsid" a child in a session of its own, "twice" a grandchild whose
+	// parent has exited.
+	Child  string
 	Flood  int    // the number of bytes to write to stderr at the start
 	Text   string // if set, the server prints this text to stdout instead of messages, and exits
 	Hold   string // a named pipe that the server opens for writing and never closes

@@ -207,8 +207,9 @@ func TestManager_CloseKeyKeepsUnconfirmedConnection(t *testing.T) {
 	})
 }
 
-// When connections are closed and requested at the same time, Close ends every server.
-func TestManager_CloseKeyLosesNoConnection(t *testing.T) {
+// Eight goroutines call CloseKey and Conn for the same key. No server is forgotten: Manager.Close
+// ends each one that has been started and not ended by CloseKey.
+func TestManager_CloseEndsServersAfterConcurrentCloseKeyAndConn(t *testing.T) {
 	m, started := inProcessManager(t)
 	var all sync.WaitGroup
 	for i := range 8 {

@@ -347,8 +347,8 @@ func TestManager_CloseReportsServersBeingStarted(t *testing.T) {
 	})
 }
 
-// If a connection is already closing when its manager is closed, and the connection's deadline is
-// later than the manager's, the manager's deadline applies to both.
+// A connection is closing with a deadline of its own when its manager is closed with an earlier one.
+// The connection, too, is then closed by the manager's deadline.
 func TestManager_CloseShortensDeadlineOfClosingConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := &unkillable{serveInProcess(behaviours{}), make(chan struct{})}

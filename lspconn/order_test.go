@@ -322,7 +322,7 @@ func TestForce_DoesNotWaitForHandler(t *testing.T) {
 
 // Server.Discard does not discard the responses to requests of the server, because the server may
 // wait for them. docs/internals/lspconn.md#queue
-func TestClose_DiscardKeepsResponses(t *testing.T) {
+func TestClose_DiscardStillWritesResponsesToServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, g := startSlow(t, lspconn.Server{Discard: true, OnRequest: request(func() (any, error) {
 			time.Sleep(30 * time.Millisecond)
@@ -392,7 +392,8 @@ func (d *deliveries) fault(format string, args ...any) {
 	d.faults = append(d.faults, fmt.Sprintf(format, args...))
 }
 
-// handle is the body of a handler: it records message i and takes as long as r says.
+// handle is the body of a handler: it records message i, takes a random time, and may call Async or
+// the server, as the random numbers of r say.
 func (d *deliveries) handle(ctx context.Context, conn *lspconn.Conn, r *rand.Rand, i int) {
 	d.mu.Lock()
 	if len(d.open) > 0 {

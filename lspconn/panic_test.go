@@ -80,7 +80,7 @@ func checkPanic(t *testing.T, what string, err error, callback, method, says str
 
 // A callback that panics fails its connection. Every pending call returns, the process is reaped,
 // no guard is left, and the error names the callback.
-func TestPanic_FailsConnection(t *testing.T) {
+func TestPanic_InCallbackFailsConnection(t *testing.T) {
 	for _, test := range []struct {
 		name, callback, method string
 		server                 func(fault func()) lspconn.Server
@@ -152,7 +152,7 @@ func TestPanic_FailsConnection(t *testing.T) {
 
 // While the connection is closing, a panicking callback does not change how the server ends. The
 // report names the panic.
-func TestPanic_IsReportedWhileClosing(t *testing.T) {
+func TestPanic_WhileClosingIsNamedInReport(t *testing.T) {
 	for _, test := range []struct {
 		name, callback, method string
 		server                 func(fault func()) lspconn.Server
