@@ -124,7 +124,7 @@ func (c *conn) endWrite(counted bool, n int64) {
 }
 
 // removeUnlock records that the drain need not wait for the handler of request q any more. It
-// removes q from the list of requests, unless q still describes the connection (see keepsRequest).
+// removes q from the list of requests, unless q must stay there until later (see keepsRequest).
 // If Force was called while the handler ran, the CutError lists q: on HTTP/2 the server might not have
 // written the response yet. The caller holds c.mu; removeUnlock unlocks it.
 func (c *conn) removeUnlock(q *request) {

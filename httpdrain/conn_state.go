@@ -135,7 +135,7 @@ type connEvent struct {
 	kind          connEventKind
 	now           time.Time // the time of the event; zero unless the server drains
 	data          []byte    // set for eventRead: the data that was read
-	canSendGoAway bool      // set for eventHTTP2
+	canSendGoAway bool      // set for eventHTTP2 if httpdrain serves the connection, and so can send the first GOAWAY
 	stream        bool      // set for eventHandlerEnd if the handler served an event stream of the Debug page
 
 	// keep is for eventTimer: how long the drain still keeps the connection although it is quiet,

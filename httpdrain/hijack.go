@@ -33,7 +33,7 @@ const (
 // handOver returns the connection that Hijack returns instead of nc, which the server returned.
 func (c *conn) handOver(nc net.Conn) net.Conn {
 	if _, ok := nc.(interface{ itself() *conn }); !ok {
-		return nc // nc is a *tls.Conn, which closes the conn inside it
+		return nc // nc is a *tls.Conn: its Close closes the conn inside it, which notifies the drain
 	}
 	socket := c.raw
 	if tc, ok := socket.(*tls.Conn); ok {
@@ -60,7 +60,7 @@ func (d *drain) watchHijacked(c *conn, socket syscall.RawConn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if isClosed(d.ended) {
-		return false // after Force, a handler may still be running
+		return false // Serve has returned because of Force, and a handler that still runs has called Hijack
 	}
 	if len(d.hijacked) == 0 {
 		d.watching.Go(d.checkHijacked)

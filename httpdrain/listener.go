@@ -105,7 +105,7 @@ func (l *listener) limitAccept() {
 		if l.setDeadline(time.Now().Add(lull)) == nil {
 			wait = silentTimeout
 		} else {
-			l.setDeadline = nil // the listener does not support deadlines
+			l.setDeadline = nil // SetDeadline has failed, so the listener does not support deadlines
 		}
 	}
 	l.steps, l.interval = waitSteps, wait/waitSteps
@@ -184,7 +184,7 @@ func (l *listener) accept(nc net.Conn, stopping bool) net.Conn {
 		l.late++
 	}
 	if l.late >= maxLateConns && (l.late >= 2*maxLateConns || !socket.HasQueued(l.queue)) {
-		l.Close() // the next Accept returns net.ErrClosed
+		l.Close() // makes the next Accept return net.ErrClosed
 	}
 	_, isNetListener := l.Listener.(*net.TCPListener)
 	return l.drain.add(nc, isNetListener)

@@ -102,7 +102,7 @@ func rawClient(w *running, config *tls.Config, t *tally) {
 		}
 		if config != nil {
 			tc := tls.Client(conn, config)
-			if tc.Handshake() != nil { // no request was sent
+			if tc.Handshake() != nil { // the handshake has failed, so no request was sent
 				conn.Close()
 				t.refused.Add(1)
 				continue

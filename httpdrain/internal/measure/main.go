@@ -177,7 +177,7 @@ func latency(w io.Writer, rounds int) {
 		for range rounds {
 			for _, how := range ways {
 				if how == netHTTP && p.protocol == "hijack" {
-					continue // http.Server.Shutdown does not wait for hijacked connections
+					continue // nothing to measure: http.Server.Shutdown does not wait for hijacked connections
 				}
 				entered, leave := make(chan struct{}), make(chan struct{})
 				w := serve(how, p.make(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -186,7 +186,7 @@ func restartBehind(p proxy, how string, clients, n int, think time.Duration) (*r
 		addrs[i] = ln.Addr().String()
 		servers[i] = serveOn(ln, how, make(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if (r.ProtoMajor == 2) != h2c {
-				w.WriteHeader(http.StatusHTTPVersionNotSupported) // the configuration of the proxy is wrong
+				w.WriteHeader(http.StatusHTTPVersionNotSupported) // the proxy is configured for the other version of HTTP
 			}
 			io.Copy(w, r.Body)
 			answered[i].Add(1)
