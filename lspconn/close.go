@@ -108,7 +108,7 @@ func (c *Conn) closeBy(limit context.Context, deadline time.Time) (Report, error
 	}
 	select {
 	case <-c.done:
-	case <-limit.Done(): // the report is not published because the Logger blocks
+	case <-limit.Done(): // c.done is still open because the Logger blocks
 	}
 	return r, nil
 }

@@ -143,7 +143,7 @@ func (c *Conn) awaitStop() error {
 			return c.pipeFailure(io.EOF)
 		case <-idleTime:
 			if c.scope.Err() != nil {
-				return nil // while the connection closes, only its deadline counts
+				return nil // IdleTimeout does not apply while the connection closes
 			}
 			left := c.idleLeft()
 			if left <= 0 {

@@ -83,7 +83,7 @@ func (r Report) String() string {
 	fmt.Fprintf(&b, "%s: %v", label(r.Key, r.Name), r.Outcome)
 	var exit *ExitError
 	switch {
-	case errors.As(r.Failure, &exit): // the failure contains the exit status
+	case errors.As(r.Failure, &exit): // the text of the failure already contains the exit status
 	case r.Exit != nil:
 		fmt.Fprintf(&b, ", %v", r.Exit)
 	case r.Outcome != Unconfirmed:

@@ -26,7 +26,7 @@ import (
 // loop puts back what it could not write.
 type sendQueue struct {
 	first, last      *queuedMessage
-	open             map[string]*queuedMessage // the notifications of the open run by key
+	open             map[string]*queuedMessage // the notifications at the end of the queue that newer ones may replace, by key
 	refusesCoalesced bool                      // NotifyLatest fails from now on
 	discarded        bool                      // every message fails from now on, except replies
 }
@@ -36,7 +36,7 @@ type queuedMessage struct {
 	method    string
 	frame     []byte // the encoded message; the sending goroutine encodes it, so the queue does not refer to params
 	id        int64  // the request id of a call
-	key       string // the key of a coalesced notification
+	key       string // the key that was passed to NotifyLatest
 	coalesced bool
 	call      *call     // set for a request; the call fails if the request is never written
 	delivery  *Delivery // set for a notification; completed when it has been written or never will be

@@ -41,7 +41,7 @@ type Message struct {
 // A Server is one run of the server.
 type Server struct {
 	Behaviour
-	Stopped chan struct{} // closed when StopAfter takes effect, unless nil
+	Stopped chan struct{} // if not nil, closed when the server stops reading because of StopAfter
 
 	mu       sync.Mutex
 	received []Message

@@ -93,7 +93,7 @@ func startAndStop(i int) error {
 		cancel()
 	case 5:
 		conn.Call(ctx, "die", nil)
-		cancel() // the child of the server ignores SIGTERM
+		cancel() // makes Close use SIGKILL, because the child of the server ignores SIGTERM
 	}
 	_, err = conn.Close(ctx)
 	<-conn.Done()
