@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// The packages of this module get these import paths, because the standard library cannot import
-// packages of other modules.
+// The overlay puts packages of this module into the standard library, which cannot import packages of
+// other modules. There, stdPath replaces modulePath in their import paths.
 const (
 	modulePath = "github.com/swansong-go/swansong"
 	stdPath    = "swansong"
