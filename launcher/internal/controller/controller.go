@@ -56,7 +56,7 @@ type Controller struct {
 	sync.Mutex
 	name  string
 	host  Host
-	epoch time.Time // the zero of the times that package roll is given, which are durations
+	epoch time.Time // package roll uses no clock: the times that it is given are durations since epoch
 
 	revisions  revision.Set
 	instances  instances
@@ -301,7 +301,7 @@ func (c *Controller) stop(i *instance, reason string, noReplacement bool) {
 	c.host.Stop(i.Process, reason)
 }
 
-// forgetFailures prepares for an order: what failed before counts no more.
+// forgetFailures makes earlier failures count no longer, because an operator has given an order.
 func (c *Controller) forgetFailures() {
 	c.backOff = restart.BackOff{}
 	c.degraded = degradation{}

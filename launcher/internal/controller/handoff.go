@@ -13,7 +13,7 @@ import (
 
 // A Handoff is what a group hands over besides its part of the state file. It contains secrets.
 type Handoff struct {
-	Epoch              int64 // Controller.epoch, as statefile.ToMillis returns it
+	Epoch              int64 // the field epoch of the Controller, converted by statefile.ToMillis
 	Revisions          revision.Set
 	BackOff            restart.BackOff
 	LastFailure        string

@@ -30,7 +30,7 @@ type Health struct {
 	// Unrecorded has the ids of processes to be kept that end with the launcher nevertheless, because
 	// the state file cannot be written, or because the pipes for their output could not be made.
 	Unrecorded []string
-	StopsAfter []string         // while the group stops: groups that depend on it and are not empty yet
+	StopsAfter []string         // while the group stops: names of the groups that depend on it and still have processes
 	Processes  []process.Status // processes that exist, oldest first, then processes that have ended, latest last
 }
 

@@ -25,7 +25,7 @@ var ErrSuperseded = errors.New("launcher: the roll was superseded by a newer ord
 // roll, that is its end or its next pause.
 type Result struct {
 	done chan struct{}
-	err  error // valid when done is closed
+	err  error // the result; must not be read before the channel done is closed
 }
 
 func newResult() *Result { return &Result{done: make(chan struct{})} }

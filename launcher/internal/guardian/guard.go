@@ -184,7 +184,8 @@ func readOutputs(s statefile.State, dir string, stop <-chan os.Signal, masker *m
 			}
 		}
 	}
-	// Each stream ends by itself when the last process that has it open has ended, or by Stop.
+	// The reading of a stream ends when the last process that has the stream open has ended, or
+	// when Stop is called.
 	ended := make(chan struct{})
 	go func() { reading.Wait(); close(ended) }()
 	select {

@@ -138,7 +138,9 @@ func startEtcd(ctx context.Context, dir string) (string, error) {
 	c := embed.NewConfig()
 	c.Dir, c.LogLevel, c.UnsafeNoFsync = dir, "error", true
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{clients}, []url.URL{clients}
-	c.ListenPeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}} // etcd requires an address for peers, but this etcd has none, so nothing uses the address
+	// Etcd requires an address for other members of its cluster. There are none, so nothing uses
+	// it.
+	c.ListenPeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
 	e, err := embed.StartEtcd(c)
 	if err != nil {
 		return "", err

@@ -136,7 +136,7 @@ func probedGroup(kind, role int, fails bool) launcher.GroupConfig {
 	g.Shutdown.DeregisterDelay = 50 * time.Millisecond
 	p := probeKinds[kind].probe
 	p.Period, p.FailureThreshold = 50*time.Millisecond, 3
-	if role == 0 && !fails { // the startup probe fails while a process starts, and must not end the process for that
+	if role == 0 && !fails { // a startup probe fails until the process has started, and must not end the process before that
 		p.FailureThreshold = 600
 	}
 	if role == 2 { // without a readiness probe, a process would count as ready after a second, even if a busy machine has not started it yet

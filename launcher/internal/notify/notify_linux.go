@@ -83,8 +83,8 @@ func (s *Socket) Serve() {
 
 // Drain handles the messages that have arrived. It returns when there are no more, or after
 // maxDrained, so that a process that sends without end does not hold up the caller. A goroutine
-// that learns something else about the process, such as its exit, calls Drain first: so the
-// messages that the process sent before are handled before.
+// that learns something else about the process, such as its exit, calls Drain first. Then the
+// messages that the process sent before its exit are handled before the exit.
 func (s *Socket) Drain() {
 	s.reading.Lock()
 	defer s.reading.Unlock()

@@ -19,7 +19,7 @@ type Exit struct {
 	Pending bool // the roll has not replaced all processes of this revision yet
 }
 
-// A FollowUp is what follows an exit.
+// A FollowUp says what the group does after an exit.
 type FollowUp int
 
 const (

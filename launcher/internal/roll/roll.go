@@ -248,9 +248,9 @@ func (r *Roll) OrderRollback(reason string) {
 // revisions than From are to be replaced, also those of earlier rolls, which counted as old on the
 // way forward.
 func (r *Roll) Rollback(c Config, v View, why string) {
-	// The phase is set first, because view depends on it. The counts of progress then include all
-	// instances that are to go; with the smaller counts of the way forward, a rollback that makes
-	// progress could look like a stall.
+	// Set the phase first, because view depends on it: in this phase view counts all instances of
+	// other revisions than From as instances to replace. With the smaller number before the
+	// rollback, a rollback that makes progress could look like a stall.
 	r.state.Phase, r.state.Paused = RollingBack, false
 	r.state = r.state.Rollback(r.rules(c), r.view(v), why)
 }

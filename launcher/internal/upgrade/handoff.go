@@ -27,7 +27,7 @@ type Handoff struct {
 	Dir    string // directory of the launcher
 	Admin  string // address of the admin service over TCP; empty if there is none
 	State  statefile.State
-	Groups map[string]json.RawMessage // what has to be known of the groups besides State, by their names
+	Groups map[string]json.RawMessage // data about each group that State does not have, by name of the group
 	Lines  json.RawMessage            // the last lines that processes have printed
 	Kept   map[string][2][]byte       // beginnings of lines that were read, by process, in the order of output.Streams
 
