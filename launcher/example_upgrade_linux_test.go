@@ -20,7 +20,7 @@ func ExampleManager_Upgrade() {
 	}
 	defer func() { m.Shutdown().Wait(ctx) }()
 	fmt.Println(m.Upgrade(ctx, "/bin/echo", "a new version"))
-	// Output: launcher: not upgraded to /bin/echo: it cannot take over: the program is not a launcher that can take over: it printed "upgrade-check" instead of "swansong upgrade ok"; this launcher goes on
+	// Output: launcher: not upgraded to /bin/echo: the new program cannot take over: the program is not a launcher that can take over: it printed "upgrade-check" instead of "swansong upgrade ok"; this launcher goes on
 }
 
 // The command that Config.UpgradeCheck names passes its standard input and output.

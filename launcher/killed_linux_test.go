@@ -790,7 +790,7 @@ func TestLauncherDeath_NextLauncherKeepsStopDeadline(t *testing.T) {
 	h := launchWith(t, cfg)
 	adopted := h.until("the adoption", func(e launcher.Event) bool { return e.Kind == launcher.Adopted })
 	e := h.until("the signal", func(e launcher.Event) bool { return e.Kind == launcher.Signalled })
-	took, ok := strings.CutPrefix(e.Message, "SIGTERM to all: its grace period is over, after ")
+	took, ok := strings.CutPrefix(e.Message, "SIGTERM to all: the grace period is over, after ")
 	took, _, _ = strings.Cut(took, ";")
 	d, err := time.ParseDuration(took)
 	if least := adopted.Time.Sub(asked); !ok || err != nil || d < least.Truncate(time.Millisecond) {

@@ -108,7 +108,7 @@ func TestStop_ShutdownCallStatesRemainingTime(t *testing.T) {
 			h.Shutdown()
 			e := h.until("the answer of the process", func(e launcher.Event) bool { return e.Kind == launcher.Signalled })
 			var grace, most int
-			if _, err := fmt.Sscanf(e.Message, "SIGTERM: it declined the shutdown request: %d ms, %d ms", &grace, &most); err != nil {
+			if _, err := fmt.Sscanf(e.Message, "SIGTERM: the process declined the shutdown request: %d ms, %d ms", &grace, &most); err != nil {
 				t.Fatalf("%q: %v", e.Message, err)
 			}
 			for _, told := range []struct {

@@ -165,7 +165,7 @@ func TestAuto_SilentScriptIsReadyAfterSecond(t *testing.T) {
 	}
 	st := h.stops("main-1")
 	testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)
-	if i := slices.IndexFunc(h.events, func(e launcher.Event) bool { return e.Kind == launcher.Signalled }); i < 0 || h.events[i].Message != "SIGTERM: it does not use the lifecycle protocol" {
+	if i := slices.IndexFunc(h.events, func(e launcher.Event) bool { return e.Kind == launcher.Signalled }); i < 0 || h.events[i].Message != "SIGTERM: the process does not use the lifecycle protocol" {
 		t.Errorf("it was not stopped by SIGTERM\n%s", h.story())
 	}
 }
@@ -246,7 +246,7 @@ func TestWatchdog_ReplacesSilentProcess(t *testing.T) {
 	g.Watchdog = time.Second
 	h := launch(t, g)
 	testkit.Equal(t, "message", h.enters("main-1", launcher.Ready).Message, "1000000")
-	testkit.Equal(t, "reason", h.enters("main-1", launcher.Unhealthy).Message, "unhealthy: it has not sent WATCHDOG=1 within 1s")
+	testkit.Equal(t, "reason", h.enters("main-1", launcher.Unhealthy).Message, "unhealthy: the process has not sent WATCHDOG=1 within 1s")
 	h.enters("main-2", launcher.Ready)
 }
 
@@ -373,7 +373,7 @@ func TestStatus_SaysInPlainWordsWhyProcessCannotBeReached(t *testing.T) {
 	g.Protocol, g.HealthCheckTimeout, g.Restart.Policy = launcher.GRPC, 500*time.Millisecond, launcher.Never
 	h := launch(t, g)
 	testkit.Equal(t, "reason", h.enters("main-1", launcher.Unhealthy).Message,
-		"not ready within 500ms (it has never answered: nothing listens on the socket; if it does not serve the lifecycle protocol, set protocol signals)")
+		"not ready within 500ms (the process has never answered: nothing listens on the socket; if it does not serve the lifecycle protocol, set protocol signals)")
 	for _, e := range h.events {
 		if strings.Contains(e.Message, "desc =") || strings.Contains(e.Message, "transport:") {
 			t.Errorf("an event shows %q", e.Message)

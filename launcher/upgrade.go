@@ -79,7 +79,7 @@ func (u *upgrader) upgrade(ctx context.Context, program, reason, id string, dry 
 		if err == nil {
 			return path, len(h.State.Processes()), nil
 		}
-		return fail(fmt.Errorf("it cannot take over: %w", err))
+		return fail(fmt.Errorf("the new program cannot take over: %w", err))
 	}
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()

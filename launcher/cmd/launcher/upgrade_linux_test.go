@@ -192,7 +192,7 @@ func TestUpgrade_RefusedProgramLeavesLauncherRunning(t *testing.T) {
 	}
 	refused("no such file", "/no/such/program")
 	refused(`the program is not a launcher that can take over: it printed "" instead of "swansong upgrade ok"; this launcher goes on`, "/bin/true")
-	refused("it cannot take over: exit status 1", "/bin/false")
+	refused("the new program cannot take over: exit status 1", "/bin/false")
 	script := filepath.Join(s.dir, "script")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\necho swansong upgrade ok\nrm $0\n"), 0o700); err != nil {
 		t.Fatal(err)

@@ -97,12 +97,12 @@ func TestAdoptedProcess_DeadlinesCountFromFirstShutdownRequest(t *testing.T) {
 		left           time.Duration
 		reason         string
 	}{
-		{"in the grace period", 2 * time.Second, 0, false, time.Second, "its grace period is over, after 3s"},
-		{"with more time granted", 4 * time.Second, 2 * time.Second, false, 2 * time.Second, "its grace period is over, after 6s"},
-		{"in the grace period, and it requests more time", 2 * time.Second, 0, true, 8 * time.Second, "its maximum shutdown time is over, after 10s"},
-		{"after the grace period, and it requests more time", 5 * time.Second, 0, true, 5 * time.Second, "its maximum shutdown time is over, after 10s"},
-		{"after the grace period", 5 * time.Second, 0, false, time.Second, "its grace period is over, after 6s"},
-		{"with more time granted than the maximum", 9 * time.Second, time.Hour, false, time.Second, "its maximum shutdown time is over, after 10s"},
+		{"in the grace period", 2 * time.Second, 0, false, time.Second, "the grace period is over, after 3s"},
+		{"with more time granted", 4 * time.Second, 2 * time.Second, false, 2 * time.Second, "the grace period is over, after 6s"},
+		{"in the grace period, and it requests more time", 2 * time.Second, 0, true, 8 * time.Second, "the maximum shutdown time is over, after 10s"},
+		{"after the grace period, and it requests more time", 5 * time.Second, 0, true, 5 * time.Second, "the maximum shutdown time is over, after 10s"},
+		{"after the grace period", 5 * time.Second, 0, false, time.Second, "the grace period is over, after 6s"},
+		{"with more time granted than the maximum", 9 * time.Second, time.Hour, false, time.Second, "the maximum shutdown time is over, after 10s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, actions := adoptAsked(cfg, c.asked, c.granted)
@@ -129,7 +129,7 @@ func TestAdoptedProcess_DeadlinesCountFromFirstShutdownRequest(t *testing.T) {
 	testkit.Equal(t, "without the protocol: first actions", actions, []string{"signal SIGTERM"})
 	m.pass(3*time.Second - 1)
 	testkit.Equal(t, "without the protocol: when its maximum is over", m.pass(1), []string{"kill"})
-	testkit.Equal(t, "reason", m.ForceReason, "it did not exit within 10s of SIGTERM")
+	testkit.Equal(t, "reason", m.ForceReason, "the process did not exit within 10s of SIGTERM")
 }
 
 // A process that has said that it is ready need not say so again to the launcher that adopts it.

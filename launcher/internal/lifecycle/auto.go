@@ -13,7 +13,8 @@ import (
 // neither, and so for ready. A shorter health check timeout takes its place.
 const SettleTime = time.Second
 
-// The protocol auto finds out what a process uses. The field uses says what is known:
+// With protocol auto, a Machine finds out which protocol the process uses. Its field uses has what
+// is known:
 //
 //	""        nothing yet: the launcher asks for readiness, and listens to messages
 //	grpc      the process has answered a call, or has sent a notification of the lifecycle protocol
@@ -64,7 +65,7 @@ func (m *Machine) decideByProbes() bool {
 	if !m.hasGate() || m.missingProbe() != "" || !m.mayBePlain() {
 		return false
 	}
-	m.becomePlain("its probes succeed")
+	m.becomePlain("the probes succeed")
 	return true
 }
 
@@ -81,7 +82,7 @@ func (m *Machine) tickAuto(now time.Time) ([]Action, bool) {
 	if !m.mayBePlain() || m.hasGate() {
 		return nil, false
 	}
-	m.becomePlain("it runs; it uses neither the lifecycle protocol nor sd_notify")
+	m.becomePlain("the process runs, and uses neither the lifecycle protocol nor sd_notify")
 	return m.becomeReady(now, m.Message), true
 }
 
@@ -108,11 +109,11 @@ func (m *Machine) onNotified(e Event) []Action {
 	switch {
 	case n.Stopping && m.phase <= running:
 		m.Said.Stopping = true
-		return m.onStop(Event{At: e.At, Reason: "it stops by itself (STOPPING=1)"})
+		return m.onStop(Event{At: e.At, Reason: "the process stops by itself (STOPPING=1)"})
 	case n.Ready && m.phase == starting:
 		m.Said.Ready = true
 		if !m.hasStatus {
-			m.Message = "it has sent READY=1"
+			m.Message = "the process has sent READY=1"
 		}
 		return m.becomeReadyIfComplete(e.At)
 	}
@@ -155,7 +156,7 @@ func (m *Machine) onWatchdog(now time.Time, n notify.Message) {
 		m.startWatchdog(now)
 	}
 	if n.WatchdogTrigger && m.phase == running {
-		m.watchdogAt, m.watchdogReason = now, "it has sent WATCHDOG=trigger"
+		m.watchdogAt, m.watchdogReason = now, "the process has sent WATCHDOG=trigger"
 	}
 }
 
@@ -164,6 +165,6 @@ func (m *Machine) startWatchdog(now time.Time) {
 	m.watchdogAt = time.Time{}
 	if m.watchdog > 0 && m.phase == running {
 		m.watchdogAt = now.Add(m.watchdog)
-		m.watchdogReason = fmt.Sprintf("it has not sent WATCHDOG=1 within %v", m.watchdog)
+		m.watchdogReason = fmt.Sprintf("the process has not sent WATCHDOG=1 within %v", m.watchdog)
 	}
 }

@@ -208,7 +208,7 @@ func TestNotify_ProcessThatIsNeverReadyFails(t *testing.T) {
 	m := spawn(config(usesNotify))
 	m.notify("STATUS=waiting for the disk")
 	testkit.Equal(t, "actions", m.pass(30*time.Second), []string{"terminate"})
-	testkit.Equal(t, "reason", m.Reason, "not ready within 30s (last status: waiting for the disk; it has not sent READY=1)")
+	testkit.Equal(t, "reason", m.Reason, "not ready within 30s (last status: waiting for the disk; the process has not sent READY=1)")
 }
 
 // A process that sends STOPPING=1 by itself leaves routing, and gets no signal before its maximum.
@@ -266,12 +266,12 @@ func TestWatchdog_StopsSilentProcess(t *testing.T) {
 	testkit.Equal(t, "time after a change", m.next(), 2*time.Second)
 	testkit.Equal(t, "actions", m.pass(2*time.Second), []string{"deregister"})
 	testkit.Equal(t, "state", m.State, lifecycle.Unhealthy)
-	testkit.Equal(t, "reason", m.Reason, "unhealthy: it has not sent WATCHDOG=1 within 2s")
+	testkit.Equal(t, "reason", m.Reason, "unhealthy: the process has not sent WATCHDOG=1 within 2s")
 
 	m = spawn(config(withWatchdog))
 	m.notify("READY=1")
 	testkit.Equal(t, "actions", m.notify("WATCHDOG=trigger"), []string{"deregister"})
-	testkit.Equal(t, "reason", m.Reason, "unhealthy: it has sent WATCHDOG=trigger")
+	testkit.Equal(t, "reason", m.Reason, "unhealthy: the process has sent WATCHDOG=trigger")
 }
 
 // The watchdog also holds for a process that uses the lifecycle protocol.

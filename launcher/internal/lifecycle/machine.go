@@ -225,7 +225,7 @@ func (m *Machine) onAdopted(e Event) []Action {
 	case !e.ReadyAt.IsZero() && e.Warming && m.cfg.ReadinessProbe.IsSet(): // if the group has no readiness probe any more, the process is ready, as below
 		m.Said.Ready, m.passed[probe.Startup] = true, true
 		m.enter(Warming)
-		m.phase, m.ReadyAt, m.Message = running, e.ReadyAt, "its readiness probe failed when it was adopted"
+		m.phase, m.ReadyAt, m.Message = running, e.ReadyAt, "the readiness probe failed when the process was adopted"
 		m.scheduleLivenessCheck(e.At)
 		m.startWatchdog(e.At)
 		return m.tick(e.At)

@@ -52,8 +52,8 @@ func TestMachine_GoesThroughStatesFromStartToReap(t *testing.T) {
 // says so.
 func TestShutdown_ReasonSaysHowDrainEnded(t *testing.T) {
 	for failure, want := range map[string]string{
-		"":          "it reported that its drain is complete, but did not exit within 10s",
-		"disk full": "it reported that its drain has failed, and did not exit within 10s",
+		"":          "the process reported that its drain is complete, but did not exit within 10s",
+		"disk full": "the process reported that its drain has failed, and did not exit within 10s",
 	} {
 		m := draining(config(nil))
 		m.pushEnd(failure)
@@ -189,11 +189,11 @@ func TestGracePeriod_EndIsReportedAndStopsNoProcess(t *testing.T) {
 			s := reports(pb.ShutdownStatus_SHUTDOWN_DRAINING)
 			s.Metrics = &pb.ShutdownMetrics{BlockingOperations: []string{"flush", "upload"}}
 			return m.status(s)
-		}, "still draining after its grace period of 3s; asked for more time: no; it must exit within 10s of the stop request; blocked by flush and 1 more"},
+		}, "the process still drains after its grace period of 3s; it has asked for more time: no; it must exit within 10s of the stop request; blocked by flush and 1 more"},
 		{"it asks for more time", func(m *simulation) []string { return m.status(moreTime(time.Second)) },
-			"still draining after its grace period of 3s; asked for more time: 1 time; it must exit within 10s of the stop request"},
+			"the process still drains after its grace period of 3s; it has asked for more time: 1 time; it must exit within 10s of the stop request"},
 		{"it does not answer", func(m *simulation) []string { return m.statusFails(codes.DeadlineExceeded) },
-			"still draining after its grace period of 3s; asked for more time: no; it must exit within 10s of the stop request"},
+			"the process still drains after its grace period of 3s; it has asked for more time: no; it must exit within 10s of the stop request"},
 		{"it has drained", func(m *simulation) []string { return m.status(reports(pb.ShutdownStatus_SHUTDOWN_COMPLETE)) }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

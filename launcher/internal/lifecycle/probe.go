@@ -43,7 +43,7 @@ func (m *Machine) onProbe(e Event) []Action {
 		return m.becomeReadyIfComplete(e.At)
 	case e.Err == "" && e.Probe == probe.Readiness:
 		if m.phase == running && m.State == Warming {
-			return m.becomeReady(e.At, "its readiness probe succeeds again")
+			return m.becomeReady(e.At, "the readiness probe succeeds again")
 		}
 		return m.becomeReadyIfComplete(e.At)
 	case e.Err == "":
@@ -96,7 +96,7 @@ func (m *Machine) probeReport() string {
 		return ""
 	}
 	if m.Message == "" {
-		return fmt.Sprintf("its %s probe has not succeeded", missing)
+		return fmt.Sprintf("the %s probe has not succeeded", missing)
 	}
 	return m.Message
 }

@@ -133,7 +133,7 @@ func TestProbe_TimeoutNamesProbe(t *testing.T) {
 	m := spawn(config(func(cfg *spec.Group) { cfg.Protocol, cfg.StartupProbe = spec.Signals, tcp() }))
 	m.Message = ""
 	m.pass(30 * time.Second)
-	if !strings.Contains(m.Reason, "its startup probe has not succeeded") {
+	if !strings.Contains(m.Reason, "the startup probe has not succeeded") {
 		t.Errorf("the reason is %q", m.Reason)
 	}
 	m = spawn(config(func(cfg *spec.Group) { cfg.Protocol, cfg.ReadinessProbe = spec.Auto, tcp() }))

@@ -34,13 +34,13 @@ func (m *Machine) onReadiness(e Event) []Action {
 	switch e.Readiness.GetState() {
 	case pb.ReadinessResponse_STARTING:
 		if m.phase == running {
-			return m.notReadyAnyMore(e.At, "it reports that it is starting")
+			return m.notReadyAnyMore(e.At, "the process reports that it is starting")
 		}
 		m.Said.Ready = false
 		m.enter(Starting)
 	case pb.ReadinessResponse_WARMING:
 		if m.phase == running {
-			return m.notReadyAnyMore(e.At, "it reports that it is warming up")
+			return m.notReadyAnyMore(e.At, "the process reports that it is warming up")
 		}
 		m.Said.Ready = false
 		m.enter(Warming)
@@ -48,12 +48,12 @@ func (m *Machine) onReadiness(e Event) []Action {
 		m.failures, m.Said.Ready = 0, true
 		return m.becomeReadyIfComplete(e.At)
 	case pb.ReadinessResponse_DRAINING:
-		return m.onStop(Event{At: e.At, Reason: "it drains by itself: " + m.Message})
+		return m.onStop(Event{At: e.At, Reason: "the process drains by itself: " + m.Message})
 	case pb.ReadinessResponse_UNHEALTHY:
 		if m.phase == starting {
-			return m.failStart(e.At, "it reports that it is unhealthy: "+m.Message)
+			return m.failStart(e.At, "the process reports that it is unhealthy: "+m.Message)
 		}
-		return m.failLiveness(e.At, "it reports that it is unhealthy: "+m.Message)
+		return m.failLiveness(e.At, "the process reports that it is unhealthy: "+m.Message)
 	}
 	return m.tick(e.At)
 }
@@ -154,7 +154,7 @@ func (m *Machine) lastReport() string {
 	}
 	switch {
 	case m.Uses() == spec.Notify:
-		return strings.TrimPrefix("last status: "+m.Message+"; it has not sent READY=1", "last status: ; ")
+		return strings.TrimPrefix("last status: "+m.Message+"; the process has not sent READY=1", "last status: ; ")
 	case m.cfg.Protocol == spec.Auto && m.uses == "" && m.expects != "":
 		return fmt.Sprintf("earlier processes of the group were ready by protocol %s, which this one has not used; if that is intended, set protocol signals", m.expects)
 	case m.responsive && m.Message == "":
@@ -162,7 +162,7 @@ func (m *Machine) lastReport() string {
 	case m.responsive:
 		return "last report: " + m.Message
 	case m.Message != "":
-		return "it has never answered: " + m.Message + "; " + hint
+		return "the process has never answered: " + m.Message + "; " + hint
 	}
-	return "it has never answered; " + hint
+	return "the process has never answered; " + hint
 }

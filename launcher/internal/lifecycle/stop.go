@@ -53,7 +53,7 @@ func (m *Machine) onStop(e Event) []Action {
 	return []Action{{Kind: DoDeregister}}
 }
 
-// onDeregistered is called when the router was called, whether that has succeeded or not, and the
+// onDeregistered is called when the router has returned, with or without an error, and the pre-stop
 // hooks have run.
 func (m *Machine) onDeregistered(e Event) []Action {
 	if m.phase == deregistering {
@@ -82,9 +82,9 @@ func (m *Machine) requestShutdown(now time.Time) []Action {
 // noProtocol explains why a process is stopped by signals.
 func (m *Machine) noProtocol() string {
 	if m.cfg.Protocol != spec.Auto {
-		return fmt.Sprintf("its group has protocol %s", m.cfg.Protocol)
+		return fmt.Sprintf("the group has protocol %s", m.cfg.Protocol)
 	}
-	return "it does not use the lifecycle protocol"
+	return "the process does not use the lifecycle protocol"
 }
 
 // resumeShutdown repeats the shutdown request of an earlier launcher. The grace period and the
@@ -128,9 +128,9 @@ func (m *Machine) onAck(e Event) []Action {
 		m.pollAt = e.At
 		return m.tick(e.At)
 	case e.Ack != nil:
-		return m.stopBySignals(e.At, "it declined the shutdown request: "+e.Ack.GetMessage())
+		return m.stopBySignals(e.At, "the process declined the shutdown request: "+e.Ack.GetMessage())
 	case e.Code == codes.Unimplemented:
-		return m.stopBySignals(e.At, "it does not implement the call Shutdown")
+		return m.stopBySignals(e.At, "the process does not implement the call Shutdown")
 	case e.Code == codes.Unavailable && m.cfg.Protocol == spec.Auto && m.uses != spec.GRPC && m.expects != spec.GRPC:
 		return m.stopBySignals(e.At, m.noProtocol())
 	}
@@ -254,15 +254,15 @@ func (m *Machine) expiredReason(now time.Time) string {
 	var reason string
 	switch {
 	case m.complete && m.drainError != "":
-		reason = fmt.Sprintf("it reported that its drain has failed, and did not exit within %v", took)
+		reason = fmt.Sprintf("the process reported that its drain has failed, and did not exit within %v", took)
 	case m.complete:
-		reason = fmt.Sprintf("it reported that its drain is complete, but did not exit within %v", took)
+		reason = fmt.Sprintf("the process reported that its drain is complete, but did not exit within %v", took)
 	case !m.Deadline.Before(m.MaxAt):
-		reason = fmt.Sprintf("its maximum shutdown time is over, after %v", took)
+		reason = fmt.Sprintf("the maximum shutdown time is over, after %v", took)
 	case m.Extensions > 0:
-		reason = fmt.Sprintf("the additional time that it requested is over, after %v", took)
+		reason = fmt.Sprintf("the additional time that the process requested is over, after %v", took)
 	default:
-		reason = fmt.Sprintf("its grace period is over, after %v", took)
+		reason = fmt.Sprintf("the grace period is over, after %v", took)
 	}
 	return reason + m.blockers()
 }
@@ -285,7 +285,7 @@ func (m *Machine) GraceReport() string {
 	if m.Extensions > 0 {
 		asked = worktext.Pluralize(m.Extensions, "time")
 	}
-	return fmt.Sprintf("still draining after its grace period of %v; asked for more time: %s; it must exit within %v of the stop request%s",
+	return fmt.Sprintf("the process still drains after its grace period of %v; it has asked for more time: %s; it must exit within %v of the stop request%s",
 		m.Grace, asked, m.MaxAt.Sub(m.AskedAt).Round(time.Millisecond), m.blockers())
 }
 

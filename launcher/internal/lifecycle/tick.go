@@ -89,9 +89,9 @@ func due(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
 // pollDue reports whether it is time to call the process again.
 func (m *Machine) pollDue(now time.Time) bool { return !m.callPending && due(m.pollAt, now) }
 
-// tickStarting handles the phase starting. With protocol auto, silence makes a process ready after
-// the settle time; that comes before readyBy, because the settle time is never longer than the
-// health check timeout.
+// tickStarting handles the phase starting. With protocol auto, it makes a process that has reported
+// nothing ready at the end of the settle time. It checks that before it checks readyBy, because the
+// two can be the same time: the settle time is never longer than the health check timeout.
 func (m *Machine) tickStarting(now time.Time) []Action {
 	if actions, ready := m.tickAuto(now); ready {
 		return actions
@@ -127,9 +127,9 @@ func (m *Machine) tickDeregistering(now time.Time) []Action {
 func (m *Machine) tickRequesting(now time.Time) []Action {
 	switch {
 	case due(m.Deadline, now) && (m.callHung || m.responsive):
-		return m.terminate(now, "it did not answer the shutdown request")
+		return m.terminate(now, "the process did not answer the shutdown request")
 	case due(m.Deadline, now):
-		return m.stopBySignals(now, "it cannot be reached by the lifecycle protocol")
+		return m.stopBySignals(now, "the process cannot be reached by the lifecycle protocol")
 	case m.pollDue(now):
 		return m.call(now, DoShutdown, m.cfg.Shutdown.Poll)
 	}
@@ -175,9 +175,9 @@ func (m *Machine) askStatus(now time.Time) []Action {
 func (m *Machine) tickSignalled(now time.Time) []Action {
 	switch {
 	case due(m.killAt, now) && m.SignalsSent == 0:
-		return m.terminate(now, fmt.Sprintf("it did not exit within %v of its message that it stops", now.Sub(m.AskedAt).Round(time.Millisecond)))
+		return m.terminate(now, fmt.Sprintf("the process did not exit within %v of its message that it stops", now.Sub(m.AskedAt).Round(time.Millisecond)))
 	case due(m.killAt, now):
-		m.ForceReason = fmt.Sprintf("it did not exit within %v of %s", now.Sub(m.AskedAt).Round(time.Millisecond), m.cfg.Shutdown.StopSignals[0])
+		m.ForceReason = fmt.Sprintf("the process did not exit within %v of %s", now.Sub(m.AskedAt).Round(time.Millisecond), m.cfg.Shutdown.StopSignals[0])
 		return m.kill(now)
 	case due(m.signalAt, now):
 		return m.sendNextSignal(now)

@@ -64,7 +64,7 @@ func (p *Process) adopt() error {
 		}
 		var err error
 		if files[i], err = output.OpenFIFO(statefile.FileOf(p.group.Dir, p.id, stream)); err != nil && !p.adopted.OutputRemoved(err) {
-			p.publish(events.Event{Kind: events.Alarm, Message: "its output is lost: " + err.Error()})
+			p.publish(events.Event{Kind: events.Alarm, Message: "the output of the process is lost: " + err.Error()})
 		}
 	}
 	running, err := proc.Adopt(p.adopted.Adoptable, proc.Spec{Args: []string{p.id}, ReadStdout: files[0], ReadStderr: files[1],

@@ -43,7 +43,7 @@ func (p *Process) perform(m *lifecycle.Machine, a lifecycle.Action) {
 			// timeout.
 			known := p.usedProtocol() == spec.GRPC
 			if !known && !p.conn.IsServed() {
-				return status.Error(codes.Unavailable, "it does not use the lifecycle protocol")
+				return status.Error(codes.Unavailable, "the process does not use the lifecycle protocol")
 			}
 			e.Ack, err = p.child.Shutdown(ctx, in, grpc.WaitForReady(!known))
 			return err
