@@ -290,7 +290,7 @@ func TestListener_RemovesSocketFile(t *testing.T) {
 }
 
 // When the scope is stopped, http.Server.Serve returns, and requests in flight continue.
-func TestListener_EndsHTTPServer(t *testing.T) {
+func TestListener_StopEndsHTTPServer(t *testing.T) {
 	onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
 		inside, let := make(chan struct{}), make(chan struct{})
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -54,8 +54,8 @@ func inherited(t *testing.T, f *os.File) *os.File {
 
 const stdinCase = "CTXSHUTDOWN_TEST_STDIN"
 
-// A process that is stopped while it waits for standard input stops waiting. Rest returns the input
-// that arrives later.
+// If the scope of a Reader of standard input is stopped while a Read waits for input, the Read stops
+// waiting. Rest returns the input that arrives later.
 func TestReader_StopsWaitingForStdin(t *testing.T) {
 	for _, tier := range tiers {
 		t.Run(tier.name, func(t *testing.T) {

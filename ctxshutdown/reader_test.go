@@ -25,7 +25,7 @@ import (
 
 // The test sets deadlines through the Reader before, during and after a Read that is woken.
 // Afterwards the source has the deadline that was set last, or none if none was set.
-func TestReader_RestoresDeadline(t *testing.T) {
+func TestReader_RestoresDeadlineAfterWake(t *testing.T) {
 	// Times since the start of the test. Zero means not set, and a negative value removes the
 	// deadline.
 	type times = [3]time.Duration

@@ -178,7 +178,7 @@ func TestWriter_IsCutShortByHardContextOnly(t *testing.T) {
 	}
 }
 
-func TestWriter_RestoresDeadline(t *testing.T) {
+func TestWriter_RestoresDeadlineAfterWake(t *testing.T) {
 	for _, tier := range tiers {
 		for name, set := range map[string]struct{ before, during, after time.Duration }{
 			"before": {before: time.Hour}, "during": {during: time.Hour}, "before and during": {time.Minute * 2, time.Hour, 0},

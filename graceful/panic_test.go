@@ -133,7 +133,7 @@ func TestRun_WritesPanicDuringDrain(t *testing.T) {
 		name string
 		f    func(s *ctxshutdown.Swansong) error
 		opts []graceful.Option
-		want string // the beginning of the output; empty if the output is discarded
+		want string // the beginning of what Run writes to the output; empty if the output is discarded
 	}{
 		{"f", func(*ctxshutdown.Swansong) error { panic("oops") }, nil, "graceful: panic in the function given to Run: oops\n\ngoroutine "},
 		{"hook", untilStopped, []graceful.Option{graceful.WithPreStop("dereg", func(context.Context) error { panic("oops") })},

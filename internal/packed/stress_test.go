@@ -218,7 +218,7 @@ func (m *member) child(name string) *member {
 
 // A population is the tree of one round of the random stress, shared by its goroutines.
 type population struct {
-	members      []*member // the root first, parents before children
+	members      []*member // the root is the first, and each parent comes before its children
 	acquisitions atomic.Int64
 
 	mu        sync.Mutex

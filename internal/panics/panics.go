@@ -33,8 +33,8 @@ func Unwrap(value any) error {
 	return err
 }
 
-// Catch calls f and then calls then, with nil and nil if f returned, and otherwise with the value
-// and the stack of the panic, as [Recovered] returns them.
+// Catch calls f, and afterwards the function then. Both arguments of then are nil if f returned.
+// Otherwise they are the value and the stack of the panic, as [Recovered] returns them.
 //
 // Catch stops a panic of f. It does not stop a Goexit: then is called, and the goroutine ends. A
 // caller that must continue calls Catch on a new goroutine.
