@@ -54,7 +54,7 @@ func inherited(t *testing.T, f *os.File) *os.File {
 
 const stdinCase = "CTXSHUTDOWN_TEST_STDIN"
 
-// If the scope of a Reader of standard input is stopped while a Read waits for input, the Read stops
+// If the context of a Reader of standard input ends while a Read waits for input, the Read stops
 // waiting. Rest returns the input that arrives later.
 func TestReader_StopsWaitingForStdin(t *testing.T) {
 	for _, tier := range tiers {
