@@ -146,7 +146,8 @@ func (r *recorder) unrecorded() (all []proc.Containment) {
 	return all
 }
 
-// forgetGuardians records that the guardians of earlier launchers have been ended.
+// forgetGuardians records that the guardians (see Config.Guardian) of earlier launchers have been
+// ended.
 func (r *recorder) forgetGuardians() {
 	r.mu.Lock()
 	r.guardians = nil

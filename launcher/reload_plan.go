@@ -38,7 +38,7 @@ type change struct {
 // plan checks next and returns what has to be done. It refuses a configuration that cannot be
 // applied now.
 func (r *reloader) plan(next Config) (_ *reloadPlan, err error) {
-	next.Guardian = r.manager.cfg.Guardian // the guardian is started only once, so a reload cannot change it
+	next.Guardian = r.manager.cfg.Guardian // the guardian (see Config.Guardian) is started only once, so a reload cannot change it
 	p := &reloadPlan{reloader: r, next: next, claimed: map[string]listeners.Set{}}
 	if err := p.checkLauncher(); err != nil {
 		return nil, err

@@ -41,9 +41,9 @@ func (s *start) succeed(groups []spec.Group) (err error) {
 	return err
 }
 
-// endPreviousGuardians ends the guardians of earlier launchers. It publishes what they have
-// reported, and that the state file was damaged. The guardians stay in the state file until they
-// have ended, so that the next launcher ends them if this one is killed.
+// endPreviousGuardians ends the guardians (see Config.Guardian) of earlier launchers. It publishes
+// what they have reported, and that the state file was damaged. The guardians stay in the state
+// file until they have ended, so that the next launcher ends them if this one is killed.
 func (s *start) endPreviousGuardians() {
 	for _, k := range s.before.Guardians {
 		guardian.End(k)
