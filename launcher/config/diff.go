@@ -98,7 +98,9 @@ func Diff(now, next *Config) []Change {
 				// there, so the effect in the other one counts.
 				effect := cmp.Or(o.effect, n.effect)
 				if g := next.Group(group); key == "on_launcher_death" && len(g.Listen) > 0 {
-					effect = Upgrades // the guardian gets the listeners of kept groups only when it starts
+					// The guardian, which holds the listeners of kept groups while no launcher
+					// runs, gets them only when it starts.
+					effect = Upgrades
 				}
 				if firstPort && strings.Contains(n.raw, spec.PortPlaceholder) {
 					effect = Rolls // the running instances were started without a port
