@@ -29,7 +29,8 @@ func (p *Process) cleanUp() {
 	statefile.RemoveFilesOf(p.group.Dir, p.id)
 	p.group.Ports.Release(p.port)
 	if p.isKept() {
-		// Except for survivors, which an alarm has named, no process is left in the containment.
+		// Except for survivors, which an alarm has named, no process is left of this one and of
+		// what it has started.
 		p.adoptable.Empty(time.Now())
 	}
 }
