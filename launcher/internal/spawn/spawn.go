@@ -19,7 +19,7 @@ import (
 // Environment variables of the processes of a launcher. If its state file is damaged, the next
 // launcher finds the processes by these variables.
 const (
-	EnvDir  = "SWANSONG_DIR"               // the directory of the launcher; set in its processes and its guardian
+	EnvDir  = "SWANSONG_DIR"               // the directory of the launcher; set in its processes, and in the guardian that watches it
 	EnvKeep = "SWANSONG_ON_LAUNCHER_DEATH" // set to "keep" in processes that outlive their launcher; not set in other processes
 )
 
