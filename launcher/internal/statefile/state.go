@@ -168,8 +168,8 @@ func checksum(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// WithContainment returns the state of an earlier launcher with c added, the containment that a new
-// launcher is about to create for its processes.
+// WithContainment returns the state of an earlier launcher with c added, the containment (a cgroup,
+// or a mark in the environment) that a new launcher is about to create for its processes.
 func (s State) WithContainment(c proc.Containment) State {
 	s.Boot, s.Containment = proc.Boot(), c
 	if s.Groups == nil {
