@@ -25,8 +25,8 @@ const answer = "swansong upgrade ok"
 const CheckTimeout = 30 * time.Second
 
 // Check runs a program with these arguments, to ask whether it could take over. The program is
-// started in the containment of the launcher, so that it cannot outlive it. An error says what the
-// program has printed.
+// started like a process of the launcher, in the same cgroup if there is one, so that it cannot
+// outlive the launcher. An error says what the program has printed.
 //
 // The program gets the handoff on its stdin, as it would get it in the upgrade. It need not read
 // all of it: a program that exits early ends the copying.
