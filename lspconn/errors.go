@@ -33,7 +33,7 @@ func (e *ResponseError) Error() string { return fmt.Sprintf("%s (%d)", e.Message
 var ErrClosing error = &ResponseError{Code: CodeRequestFailed, Message: "connection closing"}
 
 // ErrSuperseded is the outcome of a notification that a newer one with the same key replaced.
-var ErrSuperseded error = &ResponseError{Code: CodeRequestFailed, Message: "superseded by a later notification with the same key"}
+var ErrSuperseded error = &ResponseError{Code: CodeRequestFailed, Message: "the notification was superseded by a later one with the same key"}
 
 // A ConnError reports why a message could not be sent or was not answered. It matches its Cause and
 // [ErrClosing], which is a [*ResponseError] with CodeRequestFailed.

@@ -43,7 +43,7 @@ func decode(body []byte) (m message, err error) {
 		if errors.As(err, &syntax) {
 			return m, &ProtocolError{What: "a message that is not valid JSON, " + quoted(body), Err: err}
 		}
-		return message{Defect: "it is not an object"}, nil
+		return message{Defect: "the message is not an object"}, nil
 	}
 	m = message{ID: raw.ID, Params: raw.Params, Result: raw.Result}
 	if bytes.Equal(m.ID, null) {
@@ -56,12 +56,12 @@ func decode(body []byte) (m message, err error) {
 	m.Method = new(string)
 	switch {
 	case json.Unmarshal(raw.Method, m.Method) != nil:
-		m.Defect = "its method is not a string"
+		m.Defect = "the method is not a string"
 	case m.ID == nil:
 	case len(m.ID) > maxID:
 		return m, &ProtocolError{What: fmt.Sprintf("an id of %d bytes; the limit is %d", len(m.ID), maxID)}
 	case m.ID[0] != '"' && m.ID[0] != '-' && (m.ID[0] < '0' || m.ID[0] > '9'):
-		m.Defect = "its id is neither a string nor a number"
+		m.Defect = "the id is neither a string nor a number"
 	}
 	return m, nil
 }

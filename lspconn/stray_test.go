@@ -30,10 +30,10 @@ func TestConn_IgnoresStrayMessages(t *testing.T) {
 		{"an answered id", `{"jsonrpc":"2.0","id":1,"result":2}`, "its call has been answered or cancelled"},
 		{"an answered id in another spelling", `{"jsonrpc":"2.0","id":1.0,"result":2}`, "its call has been answered or cancelled"},
 		{"an empty object", `{}`, "to a request that was never sent"},
-		{"a batch", `[{"jsonrpc":"2.0","id":2,"result":2}]`, `defect="it is not an object"`},
-		{"a string", `"hello"`, `defect="it is not an object"`},
-		{"a method that is not a string", `{"jsonrpc":"2.0","method":5}`, `defect="its method is not a string"`},
-		{"a request whose id is an object", `{"jsonrpc":"2.0","method":"m","id":{}}`, `defect="its id is neither a string nor a number"`},
+		{"a batch", `[{"jsonrpc":"2.0","id":2,"result":2}]`, `defect="the message is not an object"`},
+		{"a string", `"hello"`, `defect="the message is not an object"`},
+		{"a method that is not a string", `{"jsonrpc":"2.0","method":5}`, `defect="the method is not a string"`},
+		{"a request whose id is an object", `{"jsonrpc":"2.0","method":"m","id":{}}`, `defect="the id is neither a string nor a number"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
