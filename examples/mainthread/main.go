@@ -74,7 +74,7 @@ func (w *window) open() error {
 
 func (w *window) checkThread() {
 	if t := thread(); t != w.thread {
-		panic(fmt.Sprintf("the window was opened on %[2]s, and a method was called on %[1]s", t, w.thread))
+		panic(fmt.Sprintf("a method of the window was called on %s; call it on %s, which has opened the window", t, w.thread))
 	}
 }
 

@@ -46,7 +46,7 @@ func loadCheckpoint(name string) (c checkpoint, found bool, err error) {
 		err = errors.New("unexpected data after the JSON object")
 	}
 	if err == nil && (c.Offset < c.Lines || c.Lines < c.Rejected || c.Rejected < 0 || c.Length < c.Lines || c.Head == "") {
-		err = errors.New("its numbers contradict each other")
+		err = errors.New("the numbers in it contradict each other")
 	}
 	if err != nil {
 		return c, true, fmt.Errorf("%s is not a valid checkpoint: %v", name, err)

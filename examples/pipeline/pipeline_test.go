@@ -431,10 +431,10 @@ func TestRun_RefusesInvalidFiles(t *testing.T) {
 		}, []string{"CHECKPOINT is not a valid checkpoint: unexpected data after the JSON object", "remove"}},
 		{"null checkpoint", func(t *testing.T, in, out, checkpoint string) {
 			write(t, checkpoint, "null")
-		}, []string{"CHECKPOINT is not a valid checkpoint: its numbers contradict each other", "remove"}},
+		}, []string{"CHECKPOINT is not a valid checkpoint: the numbers in it contradict each other", "remove"}},
 		{"inconsistent numbers", func(t *testing.T, in, out, checkpoint string) {
 			write(t, checkpoint, `{"offset": 10, "lines": 20, "rejected": 0, "length": 200, "head": "x"}`)
-		}, []string{"CHECKPOINT is not a valid checkpoint: its numbers contradict each other", "remove"}},
+		}, []string{"CHECKPOINT is not a valid checkpoint: the numbers in it contradict each other", "remove"}},
 		{"missing checkpoint", func(t *testing.T, in, out, checkpoint string) {
 			os.Remove(checkpoint)
 		}, []string{"OUT is not empty and has no checkpoint CHECKPOINT", "remove it or choose another -out"}},
