@@ -240,7 +240,7 @@ func (r *runner) try(m *mutant) outcome {
 	os.Remove(program) // the programs of all mutants together would need gigabytes
 	switch {
 	case !res.finished:
-		return outcome{failed, "the test program ended without a verdict", res.output, res.took}
+		return outcome{failed, "the test program ended without saying whether the test passed", res.output, res.took}
 	case res.passed:
 		return outcome{survived, m.reason, fmt.Sprintf("%s %s still passes", m.pkg, m.run), res.took}
 	default:

@@ -211,11 +211,11 @@ func (p *tableParser) endEntry() {
 	p.endEdit()
 	switch m := p.m; {
 	case m.reason == "":
-		p.errorf(m.line, "no reason; add # and what it breaks")
+		p.errorf(m.line, "the entry has no reason; add a line with # that says what the mutant breaks")
 	case m.run == "":
-		p.errorf(m.line, "no test; add test: ^TestName$, or test: ./folder ^TestName$")
+		p.errorf(m.line, "the entry has no test; add test: ^TestName$, or test: ./folder ^TestName$")
 	case len(m.edits) == 0 && len(p.errs) == bad:
-		p.errorf(m.line, "no edit; add in: func Name, and lines that start with - and +")
+		p.errorf(m.line, "the entry has no edit; add in: func Name, and lines that start with - and +")
 	}
 	p.mutants = append(p.mutants, p.m)
 	p.m = nil
