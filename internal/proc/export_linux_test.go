@@ -13,6 +13,13 @@ var Walk = walk
 
 const MaxLooks = maxLooks
 
+// SetNamespace makes this program believe that it is in another pid namespace.
+func SetNamespace(ns string) {
+	o := thisOwner()
+	o.ns = ns
+	thisOwner = func() owner { return o }
+}
+
 // OwnerIsDead reports whether the owner in a mark is known to be dead.
 func OwnerIsDead(mark string) bool {
 	o, ok := parseOwner(mark)

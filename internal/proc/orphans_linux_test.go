@@ -2,6 +2,7 @@ package proc_test
 
 import (
 	"bufio"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,13 +28,15 @@ func init() {
 		forever()
 	}
 	// The role "client" starts a process that must die with it. That process starts another one,
-	// which leaves its group and inherits file descriptor 3. The argument is the directory of the
-	// cgroup. If there is none, the processes have no cgroup.
+	// which leaves its group and inherits file descriptor 3. The arguments are "cgroup" and the
+	// directory of the cgroup, or "walk" and a namespace; see randomNamespace.
 	roles["client"] = func(args []string) {
-		spec := self("leave-marked")
-		if spec.NoCgroup = len(args) == 0; !spec.NoCgroup {
-			spec = self("leave-unmarked")
-			spec.In.Cgroup = args[0]
+		spec := self("leave-unmarked")
+		spec.In.Cgroup = args[1]
+		if args[0] == "walk" {
+			proc.SetNamespace(args[1])
+			spec = self("leave-marked")
+			spec.NoCgroup = true
 		}
 		spec.ParentDeath, spec.ExtraFiles = syscall.SIGKILL, []*os.File{os.NewFile(3, "held")}
 		p, err := proc.Start(spec)
@@ -44,8 +47,10 @@ func init() {
 		fmt.Print(line)
 		forever()
 	}
-	// The role "next" is a program that starts a process without a cgroup.
-	roles["next"] = func([]string) {
+	// The role "next" is a program that starts a process without a cgroup. The argument is its
+	// namespace; see randomNamespace.
+	roles["next"] = func(args []string) {
+		proc.SetNamespace(args[0])
 		spec := self("exit 0")
 		spec.ParentDeath, spec.NoCgroup = syscall.SIGKILL, true
 		p, err := proc.Start(spec)
@@ -97,13 +102,14 @@ func TestStart_KillsLeftoversOfDeadPrograms(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer held.Close()
-		client, next := "client", self("next")
+		where := randomNamespace()
+		next := self("next " + where)
 		if kind == "cgroup" {
 			next = self("exit 0")
 			next.In = ownDirectory(t)
-			client += " " + next.In.Cgroup
+			where = next.In.Cgroup
 		}
-		runUntilKilled(t, client, w)
+		runUntilKilled(t, "client "+kind+" "+where, w)
 		awaitDone(t, start(t, next))
 		held.SetReadDeadline(time.Now().Add(tooLong))
 		if _, err := held.Read(make([]byte, 1)); err != io.EOF { // io.EOF: all processes that have inherited the pipe are dead
@@ -111,6 +117,10 @@ func TestStart_KillsLeftoversOfDeadPrograms(t *testing.T) {
 		}
 	})
 }
+
+// randomNamespace returns what two programs of a test take for their pid namespace, so that no other
+// program kills what the first one leaves behind.
+func randomNamespace() string { return strings.ToLower(rand.Text()) }
 
 // runUntilKilled runs the test binary in a role, kills it when it has printed a line, and returns
 // the line. It does not use package proc, which would also contain and end the processes that the
@@ -167,11 +177,7 @@ func TestStart_KillsOnlyProcessesBoundToDeadPrograms(t *testing.T) {
 	if err := dead.Run(); err != nil {
 		t.Fatal(err)
 	}
-	link, err := os.Readlink("/proc/self/ns/pid")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns := strings.Trim(link, "pid:[]")
+	ns := randomNamespace()
 	mark := func(pid int, born uint64, ns string) string { return fmt.Sprintf("%d-%d-%s-RANDOM", pid, born, ns) }
 	here := proc.Self()
 	ofDead, ofThis := mark(dead.Process.Pid, 1, ns), mark(here.PID, here.Born, ns)
@@ -213,11 +219,12 @@ func TestStart_KillsOnlyProcessesBoundToDeadPrograms(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer cmd.Process.Kill()
-		// Wait until it runs, or has been killed already by another test program.
-		io.ReadFull(out, make([]byte, len("ready\n")))
+		if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {
+			t.Fatal(err)
+		}
 		running[name] = cmd
 	}
-	awaitDone(t, start(t, self("next")))
+	awaitDone(t, start(t, self("next "+ns)))
 	got, want := map[string]string{}, map[string]string{}
 	for name, cmd := range running {
 		cmd.Process.Signal(syscall.SIGTERM) // ends the processes that have not received SIGKILL before
