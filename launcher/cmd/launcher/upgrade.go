@@ -107,7 +107,7 @@ func confirm(ctx context.Context, to pb.LauncherAdminInterfaceClient, id string)
 		switch {
 		case strings.Contains(why, "connect: no such file or directory"), strings.Contains(why, "connect: connection refused"):
 			return nil, errors.New("launcher: the new program has ended before it has taken over, so the launcher does not run any more; " +
-				"its log may say why. Check whether it was started again, and start it otherwise")
+				"the log of the launcher may say why. Check whether it was started again, and start it otherwise")
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
 			return nil, fmt.Errorf("launcher: the new program has not answered for %v; launcher status says whether it has taken over", confirmTimeout)
 		case status.Code(err) != codes.Unavailable:
