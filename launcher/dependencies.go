@@ -69,7 +69,7 @@ func (r *registry) dependents(name string) iter.Seq[*group] {
 }
 
 // satisfies reports whether a group fulfils the condition under which a group that depends on it
-// starts. A group that was stopped by order fulfils none.
+// starts. A group that an operator has stopped fulfils none.
 func (r *registry) satisfies(group string, c spec.Condition) bool {
 	g, err := r.group(group)
 	if err != nil {

@@ -178,7 +178,7 @@ func TestServeUser_AcceptsOnlyNotificationsOfProcessesOfUser(t *testing.T) {
 	server := admin.New(l)
 	as := &proc.User{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
 	socket := filepath.Join(dir, "socket")
-	for range 2 { // the second call changes nothing
+	for range 2 { // the second call of ServeUser finds that the socket is served already
 		if err := server.ServeUser(socket, as); err != nil {
 			t.Fatal(err)
 		}

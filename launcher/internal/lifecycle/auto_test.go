@@ -20,7 +20,7 @@ func withWatchdog(cfg *spec.Group)  { cfg.Protocol, cfg.Watchdog = spec.Notify, 
 func graceNotify(cfg *spec.Group)   { enforced(cfg); cfg.Protocol = spec.Notify }
 func autoWithProbe(cfg *spec.Group) { cfg.Protocol, cfg.ReadinessProbe = spec.Auto, tcp() }
 
-// none is what a step returns that leads to no action.
+// none is the expected result of a step that leads to no action.
 var none []string
 
 func (m *simulation) notify(text string) []string {

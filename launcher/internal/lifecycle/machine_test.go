@@ -256,7 +256,8 @@ func TestShorterDeadline_IsSentAfterPendingCall(t *testing.T) {
 	testkit.Equal(t, "at the next poll", m.pass(500*time.Millisecond), []string{"ask status"})
 }
 
-// enforced makes the end of the grace period final.
+// enforced changes the configuration so that the grace period is enforced: its end ends the
+// process.
 func enforced(c *spec.Group) { c.Shutdown.GraceEnforced = true }
 
 // terminatedAt advances the clock until SIGTERM is sent, and returns the elapsed time.

@@ -95,13 +95,13 @@ func TestReadLines_KeepsUnfinishedLineForNextReader(t *testing.T) {
 	testkit.Equal(t, "line", <-lines, "one")
 	var pipe *os.File
 	var kept []byte
-	for string(kept) != "tw" { // the process may not have printed "tw" yet
+	for string(kept) != "tw" { // until the process has printed "tw", and the reader has read it
 		pipe, kept = p.Stdout().Pause()
 		if string(kept) != "tw" {
 			p.Stdout().Resume()
 		}
 	}
-	next, err := proc.Adopt(p.Identity(), proc.Spec{ReadStdout: pipe}) // adopts the process, as another program would
+	next, err := proc.Adopt(p.Identity(), proc.Spec{ReadStdout: pipe}) // adopt the process, as another launcher would
 	if err != nil {
 		t.Fatal(err)
 	}
