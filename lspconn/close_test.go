@@ -136,7 +136,7 @@ func (a delayedEOF) Read([]byte) (int, error) {
 }
 
 // Close writes queued messages in order before shutdown, and discards them if Discard is set. It
-// discards coalesced notifications in both cases.
+// discards notifications of NotifyLatest at the end of the queue in both cases.
 func TestClose_WritesQueueUnlessDiscard(t *testing.T) {
 	for name, discard := range map[string]bool{"without Discard": false, "with Discard": true} {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestClose_WritesQueueUnlessDiscard(t *testing.T) {
 				callers.Wait()
 				testkit.Equal(t, "outcome", r.Outcome, lspconn.Clean)
 				if err := latest.Wait(t.Context()); !errors.Is(err, lspconn.ErrClosing) {
-					t.Errorf("outcome of the coalesced notification: %v", err)
+					t.Errorf("outcome of the notification of NotifyLatest: %v", err)
 				}
 				var got []string
 				for _, m := range g.Received() {

@@ -296,8 +296,9 @@ func isDone(d *lspconn.Delivery) bool {
 	}
 }
 
-// When an ordered message is withdrawn, the runs of coalesced notifications on both sides merge and
-// stay between the same ordered messages.
+// NotifyLatest has queued notifications before and after a message of Call or Notify, and that
+// message is withdrawn. Of the notifications with the same key, only the newest remains. None moves
+// past another message of Call or Notify.
 func TestNotifyLatest_MergesNotificationsAroundWithdrawnCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, g := startSlow(t, lspconn.Server{})
@@ -335,9 +336,9 @@ func TestNotifyLatest_MergesNotificationsAroundWithdrawnCall(t *testing.T) {
 	})
 }
 
-// While the connection closes, coalesced notifications are discarded as soon as the ordered message
-// behind them is withdrawn.
-func TestNotifyLatest_FailsBehindWithdrawnCallWhileClosing(t *testing.T) {
+// While the connection closes, queued notifications of NotifyLatest are kept as long as a message of
+// Call or Notify follows them. They are discarded as soon as that message is withdrawn.
+func TestNotifyLatest_FailsWhileClosingOnceNextMessageIsWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, g := startSlow(t, lspconn.Server{})
 		conn.Ready(t.Context())
@@ -351,7 +352,7 @@ func TestNotifyLatest_FailsBehindWithdrawnCallWhileClosing(t *testing.T) {
 		go conn.Close(context.Background())
 		synctest.Wait()
 		if isDone(latest) {
-			t.Error("the notification failed although an ordered message is behind it")
+			t.Error("the notification failed although a message of Notify follows it in the queue")
 		}
 		cancel()
 		if err := latest.Wait(t.Context()); !errors.Is(err, lspconn.ErrClosing) {
@@ -462,8 +463,8 @@ level=DEBUG msg="lspconn: Closed" server=here from=Closing
 	})
 }
 
-// Dozens of goroutines send calls and coalesced notifications over one real pipe. Every response
-// must belong to its call.
+// Dozens of goroutines use Call and NotifyLatest over one real pipe. Each call returns the response
+// to its own request.
 func TestConn_DeliversEachResponseToItsCallUnderLoad(t *testing.T) {
 	server := fake(role{})
 	server.OnRequest = func(_ context.Context, _ string, params json.RawMessage) (any, error) { return params, nil }

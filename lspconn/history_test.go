@@ -236,7 +236,7 @@ func compare(t *testing.T, seed uint64, b fakelsp.Behaviour, g *inProcess, told 
 			at[p] = i
 		}
 	}
-	order := map[int]sent{} // the last ordered message of each goroutine
+	order := map[int]sent{} // for each goroutine, its last message of Notify that the server has received
 	for _, s := range told {
 		n := seen[s.text]
 		switch {

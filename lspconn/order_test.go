@@ -72,7 +72,7 @@ func TestOnRequest_HandlesRequestsInOrder(t *testing.T) {
 	})
 }
 
-// The messages that a handler has queued, including coalesced notifications, are written before its
+// The messages that a handler has queued, including those of NotifyLatest, are written before its
 // response. docs/internals/lspconn.md#order
 func TestOnRequest_MessagesOfHandlerPrecedeResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

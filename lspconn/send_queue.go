@@ -48,20 +48,22 @@ type queuedMessage struct {
 	before, after *queuedMessage // the neighbours of the message in the queue
 }
 
-// newNotification returns an ordered notification whose Delivery no goroutine waits for.
+// newNotification returns a notification that is written in the order of queueing, and whose Delivery
+// no goroutine waits for.
 func newNotification(method string, params json.RawMessage, guard *ctxshutdown.Guard) *queuedMessage {
 	return &queuedMessage{method: method, frame: frame(-1, method, params), delivery: newDelivery(), guard: guard}
 }
 
-// enqueue appends an ordered message.
+// enqueue appends a message that is not one of NotifyLatest. From now on, NotifyLatest no longer
+// replaces the notifications before it.
 func (q *sendQueue) enqueue(m *queuedMessage) {
 	clear(q.open)
 	q.link(q.last, m)
 }
 
-// coalesce queues the notification m. If the open run contains a notification with the same key, m
-// takes its place, and coalesce returns the Delivery of the replaced one. Otherwise m is appended,
-// and coalesce returns nil.
+// coalesce queues m, a notification of NotifyLatest. If the end of the queue, after all other
+// messages, has a notification with the same key, m takes its place, and coalesce returns the
+// Delivery of the replaced one. Otherwise m is appended, and coalesce returns nil.
 func (q *sendQueue) coalesce(m *queuedMessage) (superseded *Delivery) {
 	if old := q.open[m.key]; old != nil {
 		superseded = old.delivery
@@ -76,9 +78,9 @@ func (q *sendQueue) coalesce(m *queuedMessage) (superseded *Delivery) {
 	return nil
 }
 
-// withdraw removes an ordered message from the queue and merges the runs before and after it. If
-// both runs contain a notification with the same key, the newer one remains; withdraw returns the
-// older ones.
+// withdraw removes m, a message that is not one of NotifyLatest, from the queue. The runs of
+// notifications of NotifyLatest before and after m become one run. If both contain a notification
+// with the same key, the newer one remains; withdraw returns the older ones.
 func (q *sendQueue) withdraw(m *queuedMessage) (superseded []*queuedMessage) {
 	prev, next := m.before, m.after
 	q.unlink(m)
@@ -128,7 +130,8 @@ func (q *sendQueue) restore(batch []*queuedMessage) {
 	}
 }
 
-// refuseCoalesced sets refusesCoalesced and removes the open run, which it returns.
+// refuseCoalesced makes NotifyLatest fail from now on. It removes the notifications of NotifyLatest
+// at the end of the queue, and returns them.
 func (q *sendQueue) refuseCoalesced() (removed []*queuedMessage) {
 	q.refusesCoalesced = true
 	for q.last != nil && q.last.coalesced && q.open[q.last.key] == q.last {
