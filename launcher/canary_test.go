@@ -135,7 +135,7 @@ func TestCanaryCheck_CommandWithoutAnswerFailsRollAtProgressDeadline(t *testing.
 	next := judged(g, time.Millisecond, "")
 	next.Roll.Check.Command, next.Roll.Check.Timeout = []string{program}, 10*time.Millisecond
 	// The canary must start before the deadline, so the deadline is long enough for a start.
-	next.Roll.ProgressDeadline = 2 * time.Second
+	next.Roll.ProgressDeadline = 5 * time.Second
 	over := begin(h, next)
 	h.until("the command takes too long", step("canary", "and is repeated: "+program+": the check took longer than 10ms"))
 	if err := os.Remove(program); err != nil {
@@ -143,7 +143,7 @@ func TestCanaryCheck_CommandWithoutAnswerFailsRollAtProgressDeadline(t *testing.
 	}
 	h.until("the command is missing", step("canary", "no such file or directory"))
 	var failure *launcher.RollError
-	if err := awaitRoll(t, h, over); !errors.As(err, &failure) || failure.RolledBack || !strings.Contains(err.Error(), "the check of the canaries has given no answer for 2s") {
+	if err := awaitRoll(t, h, over); !errors.As(err, &failure) || failure.RolledBack || !strings.Contains(err.Error(), "the check of the canaries has given no answer for 5s") {
 		t.Errorf("Roll: %v", err)
 	}
 	health, _ := h.GroupHealth("web")

@@ -82,7 +82,7 @@ func TestGracefulShutdownCrash(t *testing.T) {
 }
 
 func TestProcessGroupShutdown(t *testing.T) {
-	h := launch(t, runners("web", 3, "--behavior", "slow-drain", "--drain-duration", "400ms")).ready()
+	h := launch(t, runners("web", 3, "--behavior", "slow-drain", "--drain-duration", "2s")).ready()
 	// The drain of each process takes longer than the launcher needs to order the stop of all
 	// three.
 	h.Shutdown()
