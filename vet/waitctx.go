@@ -100,7 +100,7 @@ func (r *lineages) endedBefore(cur inspector.Cursor, l lineage) (n name, at toke
 		switch c.Node().(type) {
 		case *ast.FuncLit, *ast.FuncDecl:
 			return n, at, false
-		case ast.Stmt: // the statements before this one; in a select case, the receive of the case comes before its body
+		case ast.Stmt: // look at the statements before it in its block, and, in the body of a select case, at the receive of the case
 			for before, more := c.PrevSibling(); more; before, more = before.PrevSibling() {
 				if received(before.Node()) {
 					return n, at, true
