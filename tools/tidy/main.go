@@ -88,7 +88,7 @@ func tidy(dir string, work workspace, diff bool) error {
 	}
 	var add, drop []string
 	for _, r := range work.Replace {
-		if r.New.Version == "" { // r is replaced by a folder, whose path is relative to go.work
+		if r.New.Version == "" { // the replacement is a folder, whose path is relative to go.work
 			if r.New.Path, err = filepath.Abs(r.New.Path); err != nil {
 				return err
 			}
