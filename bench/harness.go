@@ -33,9 +33,9 @@ type row struct {
 	allocs int  // our allocations per operation; rare if most operations allocate nothing; ignored if once is set
 	once   bool // the timed function can be called only once after each preparation
 	anew   bool // prepare before each run, so that the addresses of the objects vary between runs
-	each   int  // if once is set, the number of operations in the timed function; 0: one
-	often  int  // factor for the number of rounds; 0: one
-	steady int  // factor for the length of a timed run; 0: one
+	each   int  // if once is set, the number of operations in the timed function; 0 means 1
+	often  int  // the number of rounds is multiplied by this; 0 means 1
+	steady int  // the length of a timed run is multiplied by this; 0 means 1
 }
 
 // rare is the value of allocs for operations that do not allocate each time.

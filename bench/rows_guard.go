@@ -114,7 +114,7 @@ func (w *waitGroup) run(n int) {
 	}
 }
 
-// A word is the simplest counter. It shares its cache lines with no other data.
+// A word is a counter that is only an atomic integer. It shares its cache lines with no other data.
 type word struct {
 	_ [128]byte
 	n atomic.Int64

@@ -61,7 +61,7 @@ func (rs *runs) write(name string) error {
 	if err != nil {
 		return err
 	}
-	err = csv.NewWriter(f).WriteAll(rs.records) // WriteAll flushes, too
+	err = csv.NewWriter(f).WriteAll(rs.records) // WriteAll also calls Flush
 	return errors.Join(err, f.Close())
 }
 
