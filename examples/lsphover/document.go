@@ -54,7 +54,7 @@ func open(args []string) (*document, position, error) {
 func fileURI(path string) string {
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") {
-		path = "/" + path // as in file:///C:/main.go
+		path = "/" + path // on Windows, for a URI such as file:///C:/main.go
 	}
 	return (&url.URL{Scheme: "file", Path: path}).String()
 }
