@@ -71,8 +71,8 @@ func TestDebug_DrainWaitsForEveryWriteBesideEventStream(t *testing.T) {
 	})
 }
 
-// On a connection with an event stream of Debug, the drain waits until another response is written.
-// It does not wait longer, although the server keeps writing answers to pings on this connection.
+// A connection has an event stream of the Debug page and one request. The drain closes it when the
+// response to the request has been written, although the server still answers pings on it.
 func TestDebug_DrainEndsDespiteEndlessEventStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan struct{})

@@ -59,7 +59,7 @@ type listener struct {
 	setDeadline func(time.Time) error // the method SetDeadline of queue; nil if it has none that works
 	timer       *time.Timer           // closes the listener if Accept does not return
 	interval    time.Duration         // duration of timer
-	steps       int                   // number of times that timer must still expire before it closes the listener
+	steps       int                   // how many times more the timer must expire before the listener is closed
 	accepting   bool                  // whether the server is calling Accept
 	closed      bool
 	closeErr    error

@@ -334,7 +334,8 @@ func TestLauncherDeath_ConnectionsInAcceptQueueSurviveFailedStart(t *testing.T) 
 	}
 }
 
-// A reload of a kept group that needs a restart of the launcher is refused, and changes nothing.
+// A reload is refused, and changes nothing, if it changes a setting of a group with "keep" that only
+// a restart of the launcher can change.
 func TestReload_RefusesChangesOfKeptGroupThatNeedRestart(t *testing.T) {
 	held := kept(runners("held", 1))
 	held.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}}

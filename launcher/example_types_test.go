@@ -100,7 +100,8 @@ func ExampleState() {
 	// COMPLETE false true
 }
 
-// A manager stops a process, waits for it, and counts what has happened.
+// A manager stops one process without a replacement, and then the group. Its statistics count the
+// starts and the clean ends.
 func ExampleManager() {
 	dir, remove := exampleDir()
 	defer remove()

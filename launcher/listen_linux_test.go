@@ -78,8 +78,9 @@ func TestListen_RefusesConflictingAddresses(t *testing.T) {
 	}
 }
 
-// A listener with port 0 conflicts with the port that it actually has.
-func TestListen_RefusesPortChosenForPort0(t *testing.T) {
+// A group listens on port 0, so the kernel has chosen its port. Another group cannot listen on that
+// port.
+func TestListen_RefusesPortThatAnotherGroupHasByPort0(t *testing.T) {
 	has, web := runners("has", 0), runners("web", 0)
 	has.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}, {Address: "127.0.0.1:0"}}
 	h := launch(t, has).ready()
@@ -176,7 +177,7 @@ func TestKeptListener_OnPort0IsTakenOverByListenerWithActualPort(t *testing.T) {
 
 // A kept socket is taken over by one listener only. Other listeners that conflict with it are
 // refused.
-func TestKeptListener_IsTakenOverOnce(t *testing.T) {
+func TestKeptListener_IsTakenOverByOneListenerOnly(t *testing.T) {
 	b := newBrood(t)
 	web := kept(b.of(runners("web", 1)))
 	has := freeAddress(t)

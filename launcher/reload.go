@@ -19,7 +19,7 @@ var (
 
 	// ErrNotReloaded matches every error of Reload and Reread after which nothing has changed. The
 	// texts of these errors do not contain that of ErrNotReloaded.
-	ErrNotReloaded = errors.New("launcher: the configuration was not applied")
+	ErrNotReloaded = errors.New("launcher: the new configuration was not applied; the previous one stays in use")
 )
 
 // Reload applies another configuration. It returns when that is done, with all errors of it,

@@ -11,7 +11,7 @@ import (
 
 // Starts and stops of every kind leave no process, cgroup, open file or goroutine behind. The
 // command lspconn/internal/measure does the same a thousand times.
-func TestConn_LeavesNoProcessFileOrGoroutine(t *testing.T) {
+func TestConn_LeavesNoProcessNoFileAndNoGoroutine(t *testing.T) {
 	stop := func(end func(*lspconn.Conn), r role) {
 		t.Helper()
 		conn, err := lspconn.Start(context.Background(), fake(r))

@@ -55,8 +55,9 @@ type Work struct {
 	// Shared says that one guard stands for all pieces of work. A report of a scope that is not
 	// traced then counts the pieces instead of the guard.
 	Shared bool
-	// Extra is the number of guards that do not stand for this work, such as those that the user has
-	// acquired. A report lists them by the path of the scope.
+	// Extra is the number of the scope's guards that stand for none of these pieces of work, for
+	// example guards that the program itself has acquired. A report lists them by the path of the
+	// scope.
 	Extra int
 	// Named has the oldest pieces of work, at most MaxNamed, the oldest first. It is empty if the
 	// pieces have no names.

@@ -178,8 +178,9 @@ func TestStress_NoGuardIsMissed(t *testing.T) { stress(t, newRealTree, stressSiz
 
 func TestStress_NoGuardOnStripesIsMissed(t *testing.T) { stress(t, newStripedTree, stressSize(t)/2) }
 
-// A member is a scope of the random stress. It is pinned at most once, and is unpinned by its own
-// completion, like a scope with a Work context.
+// A member is a scope in the test with random trees. A pin keeps it linked to its parent even while
+// it has no guards, as the context of Work does for a real scope. It is pinned at most once, and
+// unpinned when it completes.
 type member struct {
 	packed.Node
 	name      string // the path, such as "0/1/3"

@@ -44,8 +44,9 @@ func (p *Process) HoldSearch() (release func()) {
 	return p.search.Unlock
 }
 
-// SetFirstWait sets how long the waiter waits after Kill before it searches. The caller is
-// Spec.OnLeaderExit, which the waiter calls.
+// SetFirstWait sets how long the goroutine that waits for the process pauses after Kill before it
+// searches for members that are still alive. Only Spec.OnLeaderExit may call SetFirstWait, because
+// that goroutine calls OnLeaderExit.
 func (p *Process) SetFirstWait(d time.Duration) { p.firstWait = d }
 
 // Searches returns how many searches have begun.

@@ -275,8 +275,9 @@ func withSignalOnWindows(e Exit) Exit {
 //
 // The deadlines of [Process.End] are the caller's, and limit only how long End waits.
 const (
-	// A search on a busy machine is slow if many processes are about to end, so sweep waits before it
-	// searches. But a process that only the search finds has not received SIGKILL until then.
+	// Before sweep searches /proc for members that are still alive, it waits, because on a busy machine
+	// a search is slow while many processes are ending. The wait is short, because a member that only
+	// the search can find receives SIGKILL only after it.
 	defaultFirstWait = time.Second
 
 	// Only a process that is blocked in the kernel, for example by a failing disk, takes longer to end

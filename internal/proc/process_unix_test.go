@@ -52,7 +52,7 @@ func TestProcess_EndsItsProcessGroup(t *testing.T) {
 	}
 }
 
-// A leader that is stopped by a signal does not count as exited.
+// A leader that SIGSTOP has suspended does not count as exited.
 func TestProcess_LeaderStoppedBySignalHasNotExited(t *testing.T) {
 	p := start(t, self("echo"))
 	out := bufio.NewReader(p.Stdout())

@@ -62,7 +62,8 @@ func (g group) usesPort() bool {
 	return g.mentions("{port}") || slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(s, "{port}") })
 }
 
-// host returns the host of a probe that connects to the process, and whether the probe does.
+// host returns the host to which a probe connects. A probe that executes a command connects to none,
+// and connects is false.
 func host(p config.Probe) (name string, connects bool) {
 	switch {
 	case p.HTTPGet.Port != "":

@@ -176,7 +176,7 @@ func (p *tableParser) parseField(key, value string) (err error) {
 		p.endEdit()
 		p.edit = &edit{line: p.number, place: value}
 		if kind, _, ok := strings.Cut(value, " "); !ok || !slices.Contains([]string{"func", "type", "const", "var", "file"}, kind) {
-			return fmt.Errorf("cannot read %q; write in: func Name, func (*T).Name, type T, const C, var V or file name", value)
+			return fmt.Errorf("cannot read %q; the key in takes one of: func Name, func (*T).Name, type T, const C, var V, file name", value)
 		}
 	default:
 		return fmt.Errorf("unknown key %q; an entry has test, flags, timeout and in", key)

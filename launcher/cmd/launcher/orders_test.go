@@ -19,8 +19,8 @@ process_groups:
 `
 
 // Groups are stopped, started and scaled by their names, several at once. A stopped group is shown
-// as stopped. The results are in the order of the names, and an order that is refused does not keep
-// the others from being carried out.
+// as stopped. The results are printed in the sequence of the names. If the order for one group is
+// refused, the orders for the others are carried out nevertheless.
 func TestOrders_AcceptSeveralNames(t *testing.T) {
 	s := newSite(t, two)
 	s.runs()

@@ -141,8 +141,9 @@ func upgradeCheckCommand() *cobra.Command {
 	return cmd
 }
 
-// checkOnly is the key of the context of a command run that only says whether it could take over.
-// The value is the address where the launcher that asks serves its metrics.
+// In an upgrade, the launcher first executes the new program to ask whether that program could take
+// over. checkOnly is the key of a context value that makes the command "run" only answer that. The
+// value is the address where the launcher that asks serves its metrics.
 type checkOnly struct{}
 
 // tryMetrics returns an error if an address for metrics is in use. The port of the launcher that

@@ -128,7 +128,7 @@ func CheckUser(g spec.Group, dir string) (field string, err error) {
 	}
 	if NeedsUserDir(g, as) {
 		if os.Geteuid() != 0 {
-			return "User", errors.New("needs protocol signals, and no {socket}, if the launcher is not root: only root can give sockets to another user")
+			return "User", errors.New("needs \"protocol: signals\", and no {socket}, unless the launcher runs as root: only root can give a socket to another user")
 		}
 		if dir != "" {
 			if err := userdir.Check(dir, as); err != nil {

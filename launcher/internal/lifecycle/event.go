@@ -68,7 +68,7 @@ const (
 	OnAck                           // Shutdown returned: Ack, or Code and Err
 	OnStatus                        // GetShutdownStatus returned: Status, or Code and Err
 	OnPushedEnd                     // the process reported by itself that its drain has ended: Reason is its message, DrainError
-	OnLessTime                      // the launcher is stopped, and its total deadline may leave less time: Limit
+	OnLessTime                      // the launcher is stopping, and its total deadline may leave the process less time: Limit
 	OnTerminate                     // the process is to be sent SIGTERM at once: Reason
 	OnForce                         // the process is to be killed at once: Reason
 	OnConfig                        // the configuration has changed: Config
