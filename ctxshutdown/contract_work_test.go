@@ -151,6 +151,19 @@ func TestWork_EndsAtCompletionOrForce(t *testing.T) {
 			late.Release()
 			c.workEnded(w, ctxshutdown.ErrShutdown)
 		}},
+		{"the first Work of a grandchild that a complete scope above has not stopped has not ended under a guard", func(c claim, s *ctxshutdown.Swansong) {
+			ctx, cancel := context.WithCancel(context.WithoutCancel(s))
+			defer cancel()
+			middle := child(ctx)
+			k := child(middle)
+			s.Shutdown()
+			late := k.Guard()
+			middle.Shutdown() // with the cause that s has, too
+			w := k.Work()
+			c.isTrue("the Work has not ended", w.Err() == nil)
+			late.Release()
+			c.workEnded(w, ctxshutdown.ErrShutdown)
+		}},
 		{"a completed child ends its own Work and not that of its parent", func(c claim, s *ctxshutdown.Swansong) {
 			k := child(s)
 			above, w := s.Work(), k.Work()
