@@ -11,8 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// maxEnvFile bounds how much of an env_file is read.
-const maxEnvFile = 1 << 20
+const (
+	maxEnvFile   = 1 << 20 // bounds how much of an env_file is read
+	maxEnvErrors = 20      // bounds how many errors of an env_file are reported; a wrong file has one in each line
+)
 
 // readEnvFiles sets FromFiles of a group. If several files have the same variable, the last file
 // counts.
@@ -39,7 +41,7 @@ func (k *checker) readEnvFiles(at string, g *Group) {
 	}
 }
 
-// readEnvFile returns the names and values in a file, in its order, and all errors of the file. It
+// readEnvFile returns the names and values in a file, in its order, and the errors of the file. It
 // reads at most maxEnvFile bytes, so a wrong name such as /dev/zero is an error and does not fill the
 // memory.
 func readEnvFile(name string) (variables [][2]string, errs []error) {
@@ -86,6 +88,9 @@ func parseEnvFile(name, text string) (variables [][2]string, errs []error) {
 			continue
 		}
 		variables = append(variables, [2]string{parts[1], value})
+	}
+	if more := len(errs) - maxEnvErrors; more > 0 {
+		errs = append(errs[:maxEnvErrors], fmt.Errorf("%s: %d more lines are wrong", name, more))
 	}
 	return variables, errs
 }

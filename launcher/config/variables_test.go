@@ -186,6 +186,10 @@ func TestLoad_ReadsEnvFiles(t *testing.T) {
 	if _, err := config.Load(file); !errors.As(err, &all) || len(all) != 2 || !strings.Contains(all[0].Rule, "b.env:1: ") || !strings.Contains(all[1].Rule, "b.env:3: ") {
 		t.Errorf("a file with two errors: %v", err)
 	}
+	write("b.env", strings.Repeat("A\n", 1000))
+	if _, err := config.Load(file); !errors.As(err, &all) || len(all) != 21 || !strings.HasSuffix(all[20].Rule, "b.env: 980 more lines are wrong") {
+		t.Errorf("a file that is no env_file: %v", err)
+	}
 	os.Remove(filepath.Join(dir, "b.env"))
 	if _, err := config.Load(file); err == nil || !strings.HasSuffix(err.Error(), "b.env cannot be read: no such file or directory") {
 		t.Errorf("a missing file: %v", err)
