@@ -17,16 +17,25 @@ type failure struct {
 }
 
 // printErrorsAsJSON makes a command that has the flag --json print a [failure] to stdout if it fails,
-// in addition to the text on stderr. A command that has printed something prints no failure: its
-// output is complete, and contains its errors.
+// in addition to the text on stderr, also if its arguments are wrong. A command that has printed
+// something prints no failure after that, because its output is one document, or has the errors of
+// its orders already.
 func printErrorsAsJSON(cmd *cobra.Command) {
-	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = withFailure(cmd.RunE)
+	if cmd.Args != nil {
+		cmd.Args = withFailure(cmd.Args)
+	}
+}
+
+// withFailure returns what printErrorsAsJSON makes of a function of a command.
+func withFailure(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
 		if asJSON, err := cmd.Flags().GetBool("json"); err != nil || !asJSON {
 			return run(cmd, args)
 		}
 		out := &counter{to: cmd.OutOrStdout()}
 		cmd.SetOut(out)
+		defer cmd.SetOut(out.to)
 		err := run(cmd, args)
 		if err != nil && out.n == 0 {
 			printLine(out, failure{err.Error()})

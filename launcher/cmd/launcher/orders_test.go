@@ -143,7 +143,7 @@ func TestCommands_PrintErrorsAsJSON(t *testing.T) {
 		}
 		return got["error"]
 	}
-	for _, args := range [][]string{{"status"}, {"drain", "--dry-run"}, {"events"}, {"logs", "a"}, {"reload"}, {"upgrade"}, {"stop", "a"}, {"scale", "a=x"}} {
+	for _, args := range [][]string{{"status"}, {"drain", "--dry-run"}, {"events"}, {"logs", "a"}, {"reload"}, {"upgrade"}, {"stop", "a"}, {"scale", "a=x"}, {"stop"}, {"upgrade", "x", "y"}} {
 		fails(args...)
 	}
 	s.starts().prints("begun a-1")

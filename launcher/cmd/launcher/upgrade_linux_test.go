@@ -244,11 +244,12 @@ func TestUpgrade_KeepsTimesOfStates(t *testing.T) {
 	}
 	before := states(d.awaits("stopping", stopping))
 	for range 2 {
+		began := time.Now()
 		d.must("upgrade")
 		after := states(d.awaits("stopping", stopping))
 		for id, b := range before {
 			a := after[id]
-			if a.State != b.State || a.Since.After(b.Since) || a.Since.Before(b.Since.Add(-tooLong)) {
+			if a.State != b.State || !a.Since.Before(began) || a.Since.Before(b.Since.Add(-tooLong)) {
 				t.Errorf("%s was %s since %v, and is %s since %v after the upgrade", id, b.State, b.Since, a.State, a.Since)
 			}
 		}
