@@ -10,8 +10,8 @@
 //
 //  1. Lame duck (see package graceful): requests are still served. Each client gets a first GOAWAY,
 //     which tells it to open no more streams, at a random time in the first half of the phase. A
-//     client that connects later gets it with its first request. With [AltSvc], clients of HTTP/1.1
-//     and HTTP/2 are told to forget HTTP/3.
+//     client that connects later gets it with a request, at the latest with its first one in the
+//     second half. With [AltSvc], clients of HTTP/1.1 and HTTP/2 are told to forget HTTP/3.
 //  2. The scope is stopped. New clients are refused with CONNECTION_REFUSED. A handshake that is under
 //     way may take a second more.
 //  3. The other clients get the first GOAWAY. A request that still arrives is served.
