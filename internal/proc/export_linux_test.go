@@ -13,11 +13,23 @@ var Walk = walk
 
 const MaxLooks = maxLooks
 
-// SetNamespace makes this program believe that it is in another pid namespace.
+// SetNamespace makes this program believe that it is in other namespaces.
 func SetNamespace(ns string) {
 	o := thisOwner()
 	o.ns = ns
 	thisOwner = func() owner { return o }
+}
+
+// Owner returns the owner in the marks of the processes that are bound to this program.
+func Owner() string { return thisOwner().String() }
+
+// AwaitZombie waits until a child of this program has exited, and leaves it a zombie.
+func AwaitZombie(pid int) error { return waitid(pid) }
+
+// BornOf returns the start time of a process.
+func BornOf(pid int) uint64 {
+	m, _ := stat(pid)
+	return m.start
 }
 
 // OwnerIsDead reports whether the owner in a mark is known to be dead.

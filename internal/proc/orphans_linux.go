@@ -20,7 +20,7 @@ import (
 type owner struct {
 	pid   int
 	start uint64 // start time of the program in clock ticks since boot
-	ns    string // the namespace in which pid is valid
+	ns    string // the namespaces in which pid and start are valid
 }
 
 func (o owner) String() string { return fmt.Sprintf("%d-%d-%s", o.pid, o.start, o.ns) }
@@ -40,8 +40,11 @@ func parseOwner(text string) (o owner, ok bool) {
 // thisOwner returns the owner of the containers that this program makes.
 var thisOwner = sync.OnceValue(func() owner {
 	self, _ := stat(os.Getpid())
-	ns, _ := os.Readlink("/proc/self/ns/pid") // the target of the link is a text such as pid:[4026531836]
-	return owner{os.Getpid(), self.start, strings.Trim(ns, "pid:[]")}
+	// The targets of the links are texts such as pid:[4026531836] and time:[4026531834]. In another
+	// time namespace, the start time of the same program is a different number.
+	pids, _ := os.Readlink("/proc/self/ns/pid")
+	times, _ := os.Readlink("/proc/self/ns/time")
+	return owner{os.Getpid(), self.start, strings.Trim(pids, "pid:[]") + "." + strings.Trim(times, "time:[]")}
 })
 
 // newMark returns the mark of a new container. If bound is set, its processes must not outlive this
@@ -53,9 +56,10 @@ func newMark(bound bool) string {
 	return rand.Text()
 }
 
-// isDead reports whether the program is known to have ended. Nothing is known about programs in
-// other pid namespaces. A failure to read /proc, for example because no file descriptor is free,
-// does not prove that the program has ended.
+// isDead reports whether the program is known to have ended. A zombie has ended: in a container
+// without an init process it may stay for ever. Nothing is known about programs in other pid or time
+// namespaces. A failure to read /proc, for example because no file descriptor is free, does not prove
+// that the program has ended.
 func (o owner) isDead() bool {
 	if o.ns != thisOwner().ns || o.start == 0 {
 		return false
@@ -64,7 +68,7 @@ func (o owner) isDead() bool {
 		return true
 	}
 	now, ok := stat(o.pid)
-	return ok && now.start != o.start // another process has reused the pid
+	return ok && (now.zombie || now.start != o.start) // with another start time, the pid has been reused
 }
 
 // removeOrphanCgroups removes the cgroups below base whose owners, programs like this one, have died. If
@@ -101,12 +105,14 @@ func killCgroup(path string) {
 // killOrphanProcesses kills the processes of this user that are bound to a program that has died.
 // Only the last mark of a process counts, that of its own container: if one program that uses this
 // package has started another one, and only the first one has died, the processes of the second one
-// are left alone. It does not wait for the processes to end. It reads all of /proc, so a program
+// are left alone. This program itself may be bound to a dead program. It then goes on until another
+// program kills it, because a program that killed itself would seem to have crashed without a reason.
+// killOrphanProcesses does not wait for the processes to end. It reads all of /proc, so a program
 // does it only once.
 var killOrphanProcesses = sync.OnceFunc(func() {
 	for _, pid := range pids() {
 		m, ok := stat(pid)
-		if !ok || m.kernel || m.zombie || !m.isOfThisUser() {
+		if !ok || pid == os.Getpid() || m.kernel || m.zombie || !m.isOfThisUser() {
 			continue
 		}
 		env, _ := environ(pid)

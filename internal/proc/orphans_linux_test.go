@@ -171,10 +171,18 @@ func TestStart_SparesProcessesThatMayOutliveTheirProgram(t *testing.T) {
 }
 
 // A program that starts a process kills only the processes of this user that are bound to a dead
-// program of the same pid namespace, by the last of their marks.
+// program of the same namespaces, by the last of their marks.
 func TestStart_KillsOnlyProcessesBoundToDeadPrograms(t *testing.T) {
 	dead := exec.Command("true")
 	if err := dead.Run(); err != nil {
+		t.Fatal(err)
+	}
+	zombie := exec.Command("true")
+	if err := zombie.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer zombie.Wait()
+	if err := proc.AwaitZombie(zombie.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
 	ns := randomNamespace()
@@ -188,10 +196,11 @@ func TestStart_KillsOnlyProcessesBoundToDeadPrograms(t *testing.T) {
 	orphans := map[string]orphan{
 		"of a dead program":                         {marks: ofDead},
 		"of a dead program whose pid is reused":     {marks: mark(here.PID, here.Born-1, ns)},
+		"of a dead program that is a zombie":        {marks: mark(zombie.Process.Pid, proc.BornOf(zombie.Process.Pid), ns)},
 		"of a dead program below a living one":      {marks: ofThis + " " + ofDead},
 		"of a living program":                       {marks: ofThis},
 		"of a living program below a dead one":      {marks: ofDead + " " + ofThis},
-		"of a program in another pid namespace":     {marks: mark(dead.Process.Pid, 1, "1")},
+		"of a program in another namespace":         {marks: mark(dead.Process.Pid, 1, "1")},
 		"that may outlive its program":              {marks: "RANDOM"},
 		"that may outlive its program below a dead": {marks: ofDead + " RANDOM"},
 		"without a mark":                            {},
@@ -236,15 +245,37 @@ func TestStart_KillsOnlyProcessesBoundToDeadPrograms(t *testing.T) {
 	testkit.Equal(t, "ends", got, want)
 }
 
+// A program that is itself bound to a dead program does not kill itself when it starts a process.
+func TestStart_DoesNotKillItsOwnProgram(t *testing.T) {
+	ns := randomNamespace()
+	spec := self("next " + ns)
+	next := exec.Command(spec.Args[0])
+	next.Env = append(spec.Env, fmt.Sprintf("%s=%d-1-%s-RANDOM", proc.MarkVariable, os.Getpid(), ns))
+	if err := next.Run(); err != nil {
+		t.Errorf("the program that has started a process: %v", err)
+	}
+}
+
+// The mark of a bound process names the namespaces in which the pid and the start time of its program
+// are valid. The start time of a running program is a different number in another time namespace.
+func TestStart_MarkNamesNamespaces(t *testing.T) {
+	number := func(kind string) string {
+		link, _ := os.Readlink("/proc/self/ns/" + kind)
+		return strings.TrimSuffix(strings.TrimPrefix(link, kind+":["), "]")
+	}
+	spec := self("env " + proc.MarkVariable)
+	spec.ParentDeath = syscall.SIGKILL
+	marks := strings.Fields(readLine(t, start(t, spec)))
+	here := proc.Self()
+	want := fmt.Sprintf("%d-%d-%s.%s", here.PID, here.Born, number("pid"), number("time"))
+	if got := marks[len(marks)-1]; got[:strings.LastIndexByte(got, '-')] != want {
+		t.Errorf("the mark is %q, want one that begins with %q", got, want)
+	}
+}
+
 // A program that cannot open files does not conclude that other programs are dead.
 func TestStart_TakesNoRunningProgramForDeadIfFilesCannotBeOpened(t *testing.T) {
-	link, err := os.Readlink("/proc/self/ns/pid")
-	if err != nil {
-		t.Fatal(err)
-	}
-	here := proc.Self()
-	mark := fmt.Sprintf("%d-%d-%s-RANDOM", here.PID, here.Born, strings.Trim(link, "pid:[]"))
-	dead, err := strconv.ParseBool(readLine(t, start(t, self("blind "+mark))))
+	dead, err := strconv.ParseBool(readLine(t, start(t, self("blind "+proc.Owner()+"-RANDOM"))))
 	if err != nil || dead {
 		t.Errorf("a program that runs is taken for dead: %v, %v", dead, err)
 	}
