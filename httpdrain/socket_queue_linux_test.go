@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/swansong-go/swansong/httpdrain/internal/socket"
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
@@ -103,7 +104,10 @@ func TestServe_KeepsListenerWhileClientsAreInQueue(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer tcp.Close()
-			dial(t, tcp.Addr().String()) // waits in the accept queue
+			dial(t, tcp.Addr().String())
+			for !socket.HasQueued(tcp) { // the kernel may put the client into the accept queue after Dial has returned
+				time.Sleep(time.Millisecond)
+			}
 			synctest.Test(t, func(t *testing.T) {
 				ln := &starvedListener{silentListener{testkit.Listen()}, tcp.(*net.TCPListener)}
 				v := startOn(t, ln, handler(ok))
