@@ -131,8 +131,9 @@ func WithScope(opts ...ctxshutdown.Option) Option {
 	return option(func(c *config) error { c.scope = opts; return nil })
 }
 
-// WithLogger sets the logger for changes of [Status], panics and reloads. If a drain takes longer
-// than a second, Run also logs what the drain waits for. With nil, the default, nothing is logged.
+// WithLogger sets the logger for changes of [Status], panics, reloads and the warnings of [Ready]. If
+// a drain takes longer than a second, Run also logs what the drain waits for. With nil, the default,
+// nothing is logged.
 func WithLogger(l *slog.Logger) Option {
 	return option(func(c *config) error { c.logger = l; return nil })
 }
@@ -141,7 +142,8 @@ func WithLogger(l *slog.Logger) Option {
 //
 //   - on [Exit], the guards that are still held, unless they have been logged, and the stacks of
 //     the program's goroutines
-//   - the stack of a panic, and the error of a reload, unless there is a logger
+//   - the stack of a panic, the error of a reload, and the warnings of [Ready], unless there is a
+//     logger
 //   - if w is a terminal, the progress line of a drain
 //   - if w is not a terminal and there is no logger, what a drain that takes longer than a second
 //     waits for
