@@ -196,7 +196,7 @@ func (m *Machine) start(now time.Time) []Action {
 	m.startedAt, m.readyBy = now, now.Add(m.cfg.HealthCheckTimeout)
 	switch m.cfg.Protocol {
 	case spec.Signals:
-		m.Said.Ready, m.Message = true, "started; with protocol signals a running process is ready"
+		m.Said.Ready = true
 		return m.becomeReadyIfComplete(now)
 	case spec.Auto:
 		m.settleAt = now.Add(min(SettleTime, m.cfg.HealthCheckTimeout))

@@ -11,10 +11,24 @@ import (
 // becomeReadyIfComplete makes a starting process ready if both conditions hold: by its protocol the
 // process is ready, and its startup and readiness probes have succeeded.
 func (m *Machine) becomeReadyIfComplete(now time.Time) []Action {
+	if m.cfg.Protocol == spec.Signals && m.phase == starting {
+		m.Message = m.messageOfSignals()
+	}
 	if m.phase != starting || !m.Said.Ready && !m.decideByProbes() || m.missingProbe() != "" {
 		return m.tick(now)
 	}
 	return m.becomeReady(now, m.Message)
+}
+
+// messageOfSignals returns the message of a process with protocol signals, which sends none itself.
+func (m *Machine) messageOfSignals() string {
+	switch missing := m.missingProbe(); {
+	case missing != "":
+		return fmt.Sprintf("the %s probe has not succeeded", missing)
+	case m.hasGate():
+		return "the probes succeed"
+	}
+	return "started; with protocol signals a running process is ready"
 }
 
 // missingProbe returns the name of the probe for whose success the process waits to become ready.

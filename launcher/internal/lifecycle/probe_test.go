@@ -1,7 +1,6 @@
 package lifecycle_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -27,10 +26,15 @@ func TestReadiness_NeedsStartupAndReadinessProbe(t *testing.T) {
 		cfg.Protocol, cfg.StartupProbe, cfg.ReadinessProbe = spec.Signals, tcp(), tcp()
 	}))
 	testkit.Equal(t, "state after the start", m.State, lifecycle.Spawning)
+	testkit.Equal(t, "message after the start", m.Message, "the startup probe has not succeeded")
 	m.probe(probe.Startup, "")
 	testkit.Equal(t, "state after the startup probe", m.State, lifecycle.Warming)
+	testkit.Equal(t, "message after the startup probe", m.Message, "the readiness probe has not succeeded")
+	m.probe(probe.Readiness, "refused")
+	testkit.Equal(t, "message after the readiness probe has failed", m.Message, "refused")
 	testkit.Equal(t, "actions", m.probe(probe.Readiness, ""), []string{"register"})
 	testkit.Equal(t, "state after the readiness probe", m.State, lifecycle.Ready)
+	testkit.Equal(t, "message after the readiness probe", m.Message, "the probes succeed")
 }
 
 // A process with the lifecycle protocol and a readiness probe becomes ready when it has said that
@@ -131,11 +135,8 @@ func TestProbe_StartupFailureTerminatesProcess(t *testing.T) {
 // A process that is not ready in time says which probe it has waited for, and why.
 func TestProbe_TimeoutNamesProbe(t *testing.T) {
 	m := spawn(config(func(cfg *spec.Group) { cfg.Protocol, cfg.StartupProbe = spec.Signals, tcp() }))
-	m.Message = ""
 	m.pass(30 * time.Second)
-	if !strings.Contains(m.Reason, "the startup probe has not succeeded") {
-		t.Errorf("the reason is %q", m.Reason)
-	}
+	testkit.Equal(t, "reason", m.Reason, "not ready within 30s (the startup probe has not succeeded)")
 	m = spawn(config(func(cfg *spec.Group) { cfg.Protocol, cfg.ReadinessProbe = spec.Auto, tcp() }))
 	m.probe(probe.Readiness, "its readiness probe has failed 3 times in a row: connection refused")
 	m.pass(30 * time.Second)
