@@ -75,13 +75,14 @@ type Machine struct {
 	hasRouter bool
 	phase     phase
 
-	callPending bool // the launcher has called the process, and has no answer yet
-	callStale   bool // the pending call was made before the process became ready, or reported that it is
-	pollAt      time.Time
-	readyBy     time.Time
-	failures    int // consecutive failed liveness checks
-	startedAt   time.Time
-	passed      map[probe.Role]bool // the verdicts of the probes; a probe without a verdict counts as failed
+	callPending  bool // the launcher has called the process, and has no answer yet
+	callStale    bool // the pending call was made before the process became ready, or reported that it is
+	pollAt       time.Time
+	readyBy      time.Time
+	failures     int // consecutive failed liveness checks
+	startedAt    time.Time
+	passed       map[probe.Role]bool // the verdicts of the probes; a probe without a verdict counts as failed
+	probeFailure string              // the last failure of the readiness probe; "" if it has not failed
 
 	uses           spec.Protocol // with protocol auto, the protocol that the process is known to use; empty if none is known yet
 	expects        spec.Protocol // the protocol that earlier processes of the group have used, if it is grpc or notify

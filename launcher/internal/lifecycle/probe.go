@@ -59,11 +59,14 @@ func (m *Machine) onProbe(e Event) []Action {
 		if m.phase == running && m.State == Warming {
 			return m.becomeReady(e.At, "the readiness probe succeeds again")
 		}
+		if m.phase == starting && m.probeFailure != "" && m.Message == m.probeFailure {
+			m.Message = "the readiness probe succeeds"
+		}
 		return m.becomeReadyIfComplete(e.At)
 	case e.Err == "":
 		return m.tick(e.At)
 	case e.Probe == probe.Readiness:
-		m.Message = e.Err
+		m.Message, m.probeFailure = e.Err, e.Err
 		if m.State == Ready {
 			m.enter(Warming)
 			return append([]Action{{Kind: DoLeaveRouting}}, m.tick(e.At)...)

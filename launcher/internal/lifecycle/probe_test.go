@@ -60,6 +60,21 @@ func TestReadiness_NeedsBothProbeAndProtocol(t *testing.T) {
 	testkit.Equal(t, "state of a process that is warming up again", m.State, lifecycle.Warming)
 }
 
+// A process does not become ready with the message that its readiness probe has failed.
+func TestReadiness_ReplacesMessageOfFailedProbe(t *testing.T) {
+	for _, protocol := range []spec.Protocol{spec.GRPC, spec.Notify, spec.Auto, spec.Signals} {
+		m := spawn(config(func(cfg *spec.Group) { cfg.Protocol, cfg.ReadinessProbe = protocol, tcp() }))
+		m.pushReady()
+		m.probe(probe.Readiness, "refused")
+		testkit.Equal(t, "message while the probe fails", m.Message, "refused")
+		m.probe(probe.Readiness, "")
+		testkit.Equal(t, "state", m.State, lifecycle.Ready)
+		if m.Message != "the readiness probe succeeds" && m.Message != "the probes succeed" {
+			t.Errorf("the message of a ready process with protocol %s is %q", protocol, m.Message)
+		}
+	}
+}
+
 // The answer to a call made before the process reported that it is ready does not replace that report
 // while a probe still has to succeed.
 func TestReadiness_ReportCountsMoreThanOlderAnswer(t *testing.T) {
