@@ -32,6 +32,12 @@ func BornOf(pid int) uint64 {
 	return m.start
 }
 
+// KillOrphansIn kills what dead programs have left among the listed processes.
+var KillOrphansIn = killOrphansIn
+
+// PIDs returns the pids of all processes.
+var PIDs = pids
+
 // OwnerIsDead reports whether the owner in a mark is known to be dead.
 func OwnerIsDead(mark string) bool {
 	o, ok := parseOwner(mark)

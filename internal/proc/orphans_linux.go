@@ -109,8 +109,25 @@ func killCgroup(path string) {
 // program kills it, because a program that killed itself would seem to have crashed without a reason.
 // killOrphanProcesses does not wait for the processes to end. It reads all of /proc, so a program
 // does it only once.
-var killOrphanProcesses = sync.OnceFunc(func() {
-	for _, pid := range pids() {
+var killOrphanProcesses = sync.OnceFunc(func() { killOrphansIn(pids) })
+
+// killOrphansIn looks at the processes whose pids the function list returns. A process may have
+// started others after that, before it was killed. So killOrphansIn looks again until it has killed
+// no further process.
+func killOrphansIn(list func() []int) {
+	killed := map[processID]bool{}
+	for looks, before := 0, -1; looks < maxLooks && len(killed) > before; looks++ {
+		before = len(killed)
+		for _, m := range orphansIn(list()) {
+			m.signal(syscall.SIGKILL)
+			killed[processID{m.PID, m.start}] = true
+		}
+	}
+}
+
+// orphansIn returns those of the processes with the given pids that killOrphanProcesses kills.
+func orphansIn(pids []int) (found []Member) {
+	for _, pid := range pids {
 		m, ok := stat(pid)
 		if !ok || pid == os.Getpid() || m.kernel || m.zombie || !m.isOfThisUser() {
 			continue
@@ -121,7 +138,8 @@ var killOrphanProcesses = sync.OnceFunc(func() {
 			continue
 		}
 		if o, bound := parseOwner(marks[len(marks)-1]); bound && o.isDead() {
-			m.signal(syscall.SIGKILL)
+			found = append(found, m)
 		}
 	}
-})
+	return found
+}

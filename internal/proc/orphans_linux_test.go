@@ -59,6 +59,30 @@ func init() {
 		}
 		<-p.Done()
 	}
+	// The role "look-twice" kills an orphan. When it looks at the processes for the second time, there is
+	// a new orphan. The role prints how that one has ended. The argument is its namespace; see
+	// randomNamespace.
+	roles["look-twice"] = func(args []string) {
+		proc.SetNamespace(args[0])
+		orphan := func() *exec.Cmd {
+			cmd, err := startMarked(fmt.Sprintf("%d-1-%s-RANDOM", os.Getpid(), args[0]), 0)
+			if err != nil {
+				panic(err)
+			}
+			return cmd
+		}
+		orphans, looks := []*exec.Cmd{orphan()}, 0
+		proc.KillOrphansIn(func() []int {
+			if looks++; looks == 2 {
+				orphans = append(orphans, orphan())
+			}
+			return proc.PIDs()
+		})
+		for _, cmd := range orphans {
+			cmd.Process.Signal(syscall.SIGTERM) // ends the processes that have not received SIGKILL before
+			fmt.Println(cmd.Wait())
+		}
+	}
 	// The role "blind" cannot open any file. It prints whether the owner of a mark is known to be dead.
 	roles["blind"] = func(args []string) {
 		proc.OwnerIsDead(args[0]) // remembers the owner of this program for the second call
@@ -210,27 +234,11 @@ func TestStart_KillsOnlyProcessesBoundToDeadPrograms(t *testing.T) {
 	}
 	running := map[string]*exec.Cmd{}
 	for name, o := range orphans {
-		// The process is a shell, since another user may not execute the test binary. It waits for
-		// its stdin to end.
-		cmd := exec.Command("sh", "-c", "echo ready; read line")
-		cmd.Env = append(os.Environ(), proc.MarkVariable+"="+o.marks)
-		if o.user != 0 {
-			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: o.user, Gid: o.user}}
-		}
-		out, err := cmd.StdoutPipe()
-		if err == nil {
-			_, err = cmd.StdinPipe()
-		}
-		if err == nil {
-			err = cmd.Start()
-		}
+		cmd, err := startMarked(o.marks, o.user)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer cmd.Process.Kill()
-		if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {
-			t.Fatal(err)
-		}
 		running[name] = cmd
 	}
 	awaitDone(t, start(t, self("next "+ns)))
@@ -243,6 +251,37 @@ func TestStart_KillsOnlyProcessesBoundToDeadPrograms(t *testing.T) {
 		}
 	}
 	testkit.Equal(t, "ends", got, want)
+}
+
+// startMarked starts a process with the given marks, which waits for its stdin to end, as another
+// user if user is not 0. It returns once the process runs its program.
+func startMarked(marks string, user uint32) (*exec.Cmd, error) {
+	cmd := exec.Command("sh", "-c", "echo ready; read line") // another user may not execute the test binary
+	cmd.Env = append(os.Environ(), proc.MarkVariable+"="+marks)
+	if user != 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+	}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		_, err = cmd.StdinPipe()
+	}
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err == nil {
+		_, err = io.ReadFull(out, make([]byte, len("ready\n")))
+	}
+	return cmd, err
+}
+
+// A process that has started others while the processes were listed does not leave these behind.
+func TestStart_KillsWhatLeftoversStartMeanwhile(t *testing.T) {
+	p := start(t, self("look-twice "+randomNamespace()))
+	out, err := io.ReadAll(p.Stdout())
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Equal(t, "ends", string(out), "signal: killed\nsignal: killed\n")
 }
 
 // A program that is itself bound to a dead program does not kill itself when it starts a process.
