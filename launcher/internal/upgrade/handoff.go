@@ -12,7 +12,9 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
-// Version is the version of [Handoff]. It grows when a field is added or changes its meaning.
+// Version is the version of [Handoff]. It grows when a field is added or changes its meaning, but
+// only once between two releases. Programs built between two releases read only what programs built
+// before them wrote.
 const Version = 1
 
 // A Handoff is what a program has to know to go on in the place of another. It contains secrets, so
