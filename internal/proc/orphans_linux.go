@@ -40,6 +40,9 @@ func parseOwner(text string) (o owner, ok bool) {
 // thisOwner returns the owner of the containers that this program makes.
 var thisOwner = sync.OnceValue(func() owner {
 	self, _ := stat(os.Getpid())
+	if pid, _ := os.Readlink("/proc/self"); pid != strconv.Itoa(os.Getpid()) {
+		self.start = 0 // /proc is that of another pid namespace, so its pids are those of other processes
+	}
 	// The targets of the links are texts such as pid:[4026531836] and time:[4026531834]. In another
 	// time namespace, the start time of the same program is a different number.
 	pids, _ := os.Readlink("/proc/self/ns/pid")
@@ -61,7 +64,7 @@ func newMark(bound bool) string {
 // namespaces. A failure to read /proc, for example because no file descriptor is free, does not prove
 // that the program has ended.
 func (o owner) isDead() bool {
-	if o.ns != thisOwner().ns || o.start == 0 {
+	if o.ns != thisOwner().ns || o.start == 0 || thisOwner().start == 0 {
 		return false
 	}
 	if syscall.Kill(o.pid, 0) == syscall.ESRCH {

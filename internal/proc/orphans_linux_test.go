@@ -91,6 +91,11 @@ func init() {
 		}
 		fmt.Println(proc.OwnerIsDead(args[0]))
 	}
+	// The role "judge" prints whether a program whose pid no process has is known to be dead.
+	roles["judge"] = func([]string) {
+		namespaces := proc.Owner()[strings.LastIndexByte(proc.Owner(), '-')+1:]
+		fmt.Println(proc.OwnerIsDead("4194305-1-" + namespaces + "-RANDOM"))
+	}
 }
 
 // Starting a process removes the empty cgroups of programs that were killed, and no cgroup of a
@@ -317,5 +322,23 @@ func TestStart_TakesNoRunningProgramForDeadIfFilesCannotBeOpened(t *testing.T) {
 	dead, err := strconv.ParseBool(readLine(t, start(t, self("blind "+proc.Owner()+"-RANDOM"))))
 	if err != nil || dead {
 		t.Errorf("a program that runs is taken for dead: %v, %v", dead, err)
+	}
+}
+
+// A program whose /proc shows another pid namespace knows nothing about other programs, so it
+// concludes of none that it is dead.
+func TestStart_TakesNoProgramForDeadIfProcIsOfOtherNamespace(t *testing.T) {
+	for _, flags := range []uintptr{0, syscall.CLONE_NEWPID} {
+		spec := self("judge")
+		cmd := exec.Command(spec.Args[0])
+		cmd.Env, cmd.Stderr, cmd.SysProcAttr = spec.Env, os.Stderr, &syscall.SysProcAttr{Cloneflags: flags}
+		out, err := cmd.Output()
+		if errors.Is(err, syscall.EPERM) {
+			t.Skip("this user may not create a pid namespace")
+		}
+		dead, _ := strconv.ParseBool(strings.TrimSpace(string(out)))
+		if err != nil || dead != (flags == 0) {
+			t.Errorf("flags %#x: taken for dead: %q, %v", flags, out, err)
+		}
 	}
 }
