@@ -102,10 +102,8 @@ func (o Orders) guard(in *bufio.Reader) error {
 // since the launcher sent the list is not killed.
 func endUnrecorded(s statefile.State, unrecorded []proc.Containment) error {
 	recorded := map[string]bool{}
-	for _, g := range s.Groups {
-		for _, p := range g.Processes {
-			recorded[p.Adoptable.Mark] = true
-		}
+	for _, p := range s.Processes() {
+		recorded[p.Adoptable.Mark] = true
 	}
 	var left []proc.Member
 	for _, c := range unrecorded {
@@ -227,19 +225,17 @@ func cleanUp(dir string, self proc.Containment, stop <-chan os.Signal) error {
 	if err != nil || len(s.Guardians) != 1 || s.Guardians[0].Mark != self.Mark || s.HasKept() {
 		return err
 	}
-	for _, g := range s.Groups {
-		for _, p := range g.Processes {
-			// A process can have removed the variable that marks it from its environment, so find
-			// it by its PID.
-			if p.Adoptable.PID != 0 && p.Adoptable.Alive() {
-				return nil
-			}
+	for _, p := range s.Processes() {
+		// A process can have removed the variable that marks it from its environment, so find it by
+		// its PID.
+		if p.Adoptable.PID != 0 && p.Adoptable.Alive() {
+			return nil
 		}
 	}
+	for _, p := range s.Processes() {
+		statefile.RemoveFilesOf(dir, p.ID)
+	}
 	for _, g := range s.Groups {
-		for _, p := range g.Processes {
-			statefile.RemoveFilesOf(dir, p.ID)
-		}
 		for _, socket := range g.Sockets {
 			if socket.Listen.Network == "unix" {
 				listeners.RemoveStale(socket.Listen.Address)

@@ -201,17 +201,15 @@ func (s State) HasKept() bool {
 // ReadStartedWith reads the arguments and the environment with which the processes were started, as
 // far as the system tells them. The system may keep the caller waiting, so no lock should be held.
 func (s State) ReadStartedWith() {
-	for _, g := range s.Groups {
-		for _, p := range g.Processes {
-			read := func(name string) []string {
-				text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.Adoptable.PID, name))
-				if err != nil {
-					return nil
-				}
-				return strings.Split(string(text), "\x00")
+	for _, p := range s.Processes() {
+		read := func(name string) []string {
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.Adoptable.PID, name))
+			if err != nil {
+				return nil
 			}
-			p.Args, p.Env = read("cmdline"), read("environ")
+			return strings.Split(string(text), "\x00")
 		}
+		p.Args, p.Env = read("cmdline"), read("environ")
 	}
 }
 
@@ -220,11 +218,9 @@ func (s State) ReadStartedWith() {
 // the pipe of an ended process is lost when its last reader closes it. OpenOutputs ignores errors;
 // they are reported when the process is adopted.
 func (s State) OpenOutputs(dir string) {
-	for _, g := range s.Groups {
-		for _, p := range g.Processes {
-			for i, stream := range output.Streams {
-				p.Outputs[i], _ = output.OpenFIFO(FileOf(dir, p.ID, stream))
-			}
+	for _, p := range s.Processes() {
+		for i, stream := range output.Streams {
+			p.Outputs[i], _ = output.OpenFIFO(FileOf(dir, p.ID, stream))
 		}
 	}
 }

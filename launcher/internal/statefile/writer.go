@@ -57,10 +57,8 @@ func NewWriter(path string, before State, state func() State, report func(error)
 
 func (w *Writer) setWritten(s State) {
 	ids := map[string]bool{}
-	for _, g := range s.Groups {
-		for _, p := range g.Processes {
-			ids[p.ID] = true
-		}
+	for _, p := range s.Processes() {
+		ids[p.ID] = true
 	}
 	w.written.Store(&ids)
 }

@@ -48,15 +48,13 @@ func (t *Taken) Guardian() *os.File {
 // lines that the earlier program had read from them. It also stores the process's socket for
 // messages.
 func (t *Taken) OpenOutputs() {
-	for _, g := range t.State.Groups {
-		for _, p := range g.Processes {
-			numbers, ok := t.Files.Outputs[p.ID]
-			if !ok {
-				continue
-			}
-			p.Outputs, p.Kept = [2]*os.File{t.use(numbers[0]), t.use(numbers[1])}, t.Kept[p.ID]
-			p.Notify = t.use(numbers[2])
+	for _, p := range t.State.Processes() {
+		numbers, ok := t.Files.Outputs[p.ID]
+		if !ok {
+			continue
 		}
+		p.Outputs, p.Kept = [2]*os.File{t.use(numbers[0]), t.use(numbers[1])}, t.Kept[p.ID]
+		p.Notify = t.use(numbers[2])
 	}
 }
 
