@@ -46,7 +46,9 @@ func (b *BackOff) Fail(cfg spec.Restart, readyAt, now time.Time) (pause time.Dur
 		b.GivenUp = true
 		return 0, true
 	}
-	return b.pause(cfg.Backoff(b.Failures), now), false
+	pause = cfg.Backoff(b.Failures)
+	b.NotBefore = now.Add(pause)
+	return pause, false
 }
 
 // GiveUp counts a failure and gives the group up.
@@ -58,9 +60,4 @@ func (b *BackOff) GiveUp(now time.Time) {
 func (b *BackOff) count(now time.Time) {
 	b.Failures++
 	b.failedAt = now
-}
-
-func (b *BackOff) pause(wait time.Duration, now time.Time) time.Duration {
-	b.NotBefore = now.Add(wait)
-	return wait
 }
