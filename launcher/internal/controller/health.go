@@ -69,12 +69,11 @@ func (c *Controller) Health(now time.Time, failing bool) Health {
 	h.Healthy = !h.GivenUp && h.Ready >= h.MinHealthy && (h.Ready > 0 || h.Desired == 0)
 	h.Message = c.healthMessage(h, now)
 	if len(h.Unrecorded) > 0 {
-		h.Message = strings.TrimPrefix(fmt.Sprintf("%s; the next launcher cannot adopt %s, because the state file cannot be written",
-			h.Message, strings.Join(h.Unrecorded, ", ")), "; ")
+		h.Message = extend(h.Message, "the next launcher cannot adopt %s, because the state file cannot be written", strings.Join(h.Unrecorded, ", "))
 	}
 	if len(withoutPipes) > 0 {
-		h.Message = strings.TrimPrefix(fmt.Sprintf("%s; the next launcher cannot adopt %s, because the pipes for the output could not be made; launcher restart %s replaces what has none",
-			h.Message, strings.Join(withoutPipes, ", "), c.name), "; ")
+		h.Message = extend(h.Message, "the next launcher cannot adopt %s, because the pipes for the output could not be made; launcher restart %s replaces what has none",
+			strings.Join(withoutPipes, ", "), c.name)
 		h.Unrecorded = append(h.Unrecorded, withoutPipes...)
 	}
 	return h
@@ -108,11 +107,16 @@ func (c *Controller) healthMessage(h Health, now time.Time) (message string) {
 	}
 	switch n := short.ScaledDown; {
 	case n > 0:
-		message = strings.TrimPrefix(fmt.Sprintf("%s; an operator has ordered %d fewer than desired_instances, %d", message, n, c.Config().Desired), "; ")
+		message = extend(message, "an operator has ordered %d fewer than desired_instances, %d", n, c.Config().Desired)
 	case n < 0:
-		message = strings.TrimPrefix(fmt.Sprintf("%s; an operator has ordered %d more than desired_instances, %d", message, -n, c.Config().Desired), "; ")
+		message = extend(message, "an operator has ordered %d more than desired_instances, %d", -n, c.Config().Desired)
 	}
 	return message
+}
+
+// extend returns a message with one more statement at its end. The message can be empty.
+func extend(message, format string, args ...any) string {
+	return strings.TrimPrefix(message+"; "+fmt.Sprintf(format, args...), "; ")
 }
 
 // isAvailable reports whether a process counts as available: ready and routed for minReady.
