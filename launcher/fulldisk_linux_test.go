@@ -104,6 +104,24 @@ func (h *harness) starts(id string) {
 	}
 }
 
+// startsDespite waits until a process of the group web is ready whose start raises an alarm with a
+// message that begins like this. It returns the health of the group.
+func (h *harness) startsDespite(id, want string) launcher.Health {
+	h.t.Helper()
+	alarm := h.until("an alarm of "+id, func(e launcher.Event) bool {
+		return e.Process == id && (e.Kind == launcher.Alarm || e.To.Ended())
+	})
+	if !strings.HasPrefix(alarm.Message, want) {
+		h.t.Fatalf("the alarm is %q, want %q", alarm.Message, want)
+	}
+	h.starts(id)
+	health, err := h.GroupHealth("web")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return health
+}
+
 // A kept process that crashes while the disk is full is replaced. An alarm and the health of the
 // group say that the next launcher cannot adopt its replacement. When there is room again, the
 // replacement is in the state file without a restart.
@@ -112,17 +130,7 @@ func TestStateFile_FullDiskDoesNotPreventReplacement(t *testing.T) {
 	h := launchWith(t, launcher.Config{Dir: d.dir, Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(runners("web", 1)), runners("other", 1)}}).ready()
 	free := d.fill()
 	kill(t, h.running("web")[0].PID)
-	alarm := h.until("an alarm of web-2", func(e launcher.Event) bool {
-		return e.Process == "web-2" && (e.Kind == launcher.Alarm || e.To.Ended())
-	})
-	if want := "started although the state file cannot be written: until it can be written, this process ends with the launcher"; !strings.HasPrefix(alarm.Message, want) {
-		t.Fatalf("the alarm is %q, want %q", alarm.Message, want)
-	}
-	h.starts("web-2")
-	health, err := h.GroupHealth("web")
-	if err != nil {
-		t.Fatal(err)
-	}
+	health := h.startsDespite("web-2", "started although the state file cannot be written: until it can be written, this process ends with the launcher")
 	testkit.Equal(t, "processes that are not in the file", health.Unrecorded, []string{"web-2"})
 	testkit.Equal(t, "message", health.Message, "the next launcher cannot adopt web-2, because the state file cannot be written")
 	other, _ := h.GroupHealth("other")
@@ -208,18 +216,7 @@ func TestLauncherDeath_MissingPipesDoNotKeepProcessesDown(t *testing.T) {
 			h := launchWith(t, cfg).ready()
 			occupy(t, h.dir, "web-2."+stream)
 			kill(t, h.running("web")[0].PID)
-			alarm := h.until("an alarm of web-2", func(e launcher.Event) bool {
-				return e.Process == "web-2" && (e.Kind == launcher.Alarm || e.To.Ended())
-			})
-			want := "started although the pipes for its output cannot be made: this process ends with the launcher, and the next launcher cannot adopt it: mkfifo "
-			if !strings.HasPrefix(alarm.Message, want) {
-				t.Fatalf("the alarm is %q, want %q", alarm.Message, want)
-			}
-			h.starts("web-2")
-			health, err := h.GroupHealth("web")
-			if err != nil {
-				t.Fatal(err)
-			}
+			health := h.startsDespite("web-2", "started although the pipes for its output cannot be made: this process ends with the launcher, and the next launcher cannot adopt it: mkfifo ")
 			testkit.Equal(t, "processes that end with the launcher", health.Unrecorded, []string{"web-2"})
 			testkit.Equal(t, "message", health.Message, "the next launcher cannot adopt web-2, because the pipes for the output could not be made; launcher restart web replaces what has none")
 			env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", h.running("web")[0].PID))
