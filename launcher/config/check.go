@@ -89,6 +89,7 @@ func (k *checker) values(c *Config) {
 		key, ok := keyOf(at, p.Field)
 		switch {
 		case isMapping(p.Field), slices.ContainsFunc(compared, func(f spec.Field) bool { return k.isWrong(at, f) }):
+			// The error is known already, or the field was compared with one whose value is wrong.
 		case !ok:
 			k.fail(at, "%s: %s", p.Field, p.Rule(lastName))
 		default:
