@@ -96,7 +96,7 @@ type recovery struct {
 	Adopted   []recovered       `json:"adopted"` // processes that the next launcher adopts
 	Ended     []recovered       `json:"ended"`
 	Listeners map[string]string `json:"listeners"` // addresses that the next launcher takes over, by group
-	Error     string            `json:"error,omitempty"`
+	Error     string            `json:"error,omitempty"` // why the command failed after it had found all this
 }
 
 // A recovered process has the fields of [launcher.Recovered], in the same order: newRecovery

@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -45,4 +46,27 @@ func TestRecover_ReplacesDamagedStateFile(t *testing.T) {
 		t.Errorf("recover: %q, want %q", got, want)
 	}
 	s.runs().logs(fmt.Sprintf("msg=adopted group=web process=web-1 message=\"pid %d, of revision 1\"", pid))
+}
+
+// A recover that fails after it has renamed the damaged file prints one document as JSON, with the
+// new name and the error.
+func TestRecover_JSONHasErrorAndWhatWasDone(t *testing.T) {
+	s := newSite(t, "")
+	path := filepath.Join(s.dir, "state.json")
+	if err := os.WriteFile(path, []byte("half a fi"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path+".next", 0o700); err != nil { // the new file is written to this path first
+		t.Fatal(err)
+	}
+	stdout, stderr, code := s.says("recover", "--json", "--dir", s.dir)
+	testkit.Equal(t, "exit code", code, 1)
+	var got struct{ SetAside, Error string }
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+		t.Fatalf("%v: %s", err, stdout)
+	}
+	testkit.Equal(t, "error", got.Error+"\n", stderr)
+	if !strings.HasPrefix(got.Error, "launcher: cannot write the state file: ") || !strings.HasPrefix(got.SetAside, path+".corrupt-") {
+		t.Errorf("recover prints %s", stdout)
+	}
 }
