@@ -99,8 +99,8 @@ func TestCommands_PrintJSON(t *testing.T) {
 		}
 	}
 	stdout, _, code := s.says("recover", "--dry-run", "--json", "--dir", s.dir)
-	if code == 0 && !strings.Contains(stdout, `"adopted":[]`) {
-		t.Errorf("recover prints %s", stdout)
+	if code != 0 || !strings.Contains(stdout, `"adopted":[]`) {
+		t.Errorf("recover: exit code %d, %s", code, stdout)
 	}
 	s.write("process_groups: [{name: a, command: sleep, max_serge: 1}]\n")
 	stdout, _, code = s.says("validate", "--json", s.file())
