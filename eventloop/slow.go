@@ -16,8 +16,8 @@ type SlowCallback struct {
 	Took time.Duration // how long the function ran
 
 	// Waited is how long the callback was queued. It is exact for the first callback of a batch. For
-	// the others it is the time since the loop has taken the batch, so they were queued at least as
-	// long. It is zero for timers.
+	// the others it is the time since the loop took the batch, so they were queued at least as long.
+	// It is zero for timers.
 	Waited time.Duration
 }
 
@@ -43,9 +43,9 @@ type stopwatch struct {
 	limit time.Duration
 	hook  func(SlowCallback)
 
-	queued   time.Time // when the next callback was queued, at the latest
-	taken    time.Time // when the loop has taken the batch
-	reported bool      // a callback of the batch was queued longer than limit
+	queued   time.Time // the latest time at which the next callback can have been queued
+	taken    time.Time // when the loop took the batch
+	reported bool      // whether a callback of the batch that was queued longer than limit has been reported
 	traced   func()    // the running function; if the loop is traced, the function that it calls
 	done     any       // the user's function, if the running function is a completion
 
