@@ -95,6 +95,10 @@ func callID(raw json.RawMessage) (id int64, ok bool) {
 
 var null = []byte("null")
 
+// maxParams limits the params that this side sends. It leaves room for the rest of the message
+// within maxBody, because the other side may have the same limit.
+const maxParams = maxBody - 1<<10
+
 // checkMessage returns an error for a message that would not be valid JSON, and for one that only
 // the connection itself is allowed to send.
 func checkMessage(method string, params json.RawMessage) error {
@@ -105,8 +109,8 @@ func checkMessage(method string, params json.RawMessage) error {
 	case "initialize", "initialized", "shutdown", "exit":
 		return &ResponseError{Code: CodeInvalidRequest, Message: fmt.Sprintf("lspconn: %s is sent by the connection itself; see Server.Initialize and Conn.Close", method)}
 	}
-	if len(params) > maxBody-1<<10 {
-		return &ResponseError{Code: CodeInvalidParams, Message: fmt.Sprintf("lspconn: params of %s have %d bytes; the limit is %d", method, len(params), maxBody-1<<10)}
+	if len(params) > maxParams {
+		return &ResponseError{Code: CodeInvalidParams, Message: fmt.Sprintf("lspconn: params of %s have %d bytes; the limit is %d", method, len(params), maxParams)}
 	}
 	if len(params) > 0 && !json.Valid(params) {
 		return &ResponseError{Code: CodeInvalidParams, Message: fmt.Sprintf("lspconn: params of %s are not valid JSON: %s", method, quoted(params))}
