@@ -95,7 +95,7 @@ type recovery struct {
 	SetAside  string            `json:"setAside,omitempty"`
 	Adopted   []recovered       `json:"adopted"` // processes that the next launcher adopts
 	Ended     []recovered       `json:"ended"`
-	Listeners map[string]string `json:"listeners"` // addresses that the next launcher takes over, by group
+	Listeners map[string]string `json:"listeners"`       // addresses that the next launcher takes over, by group
 	Error     string            `json:"error,omitempty"` // why the command failed after it had found all this
 }
 
