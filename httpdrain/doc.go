@@ -70,8 +70,9 @@
 //     one of tls.NewListener around a listener that has it. If its Accept is then waiting for
 //     something else than a connection, as in a listener that limits the number of connections, the
 //     connections in the queue are reset. A listener is also closed if its Accept does not return
-//     within a second after SetDeadline, as in one that accepts in a goroutine of its own, or, on
-//     Linux, within ten seconds if clients are in its accept queue.
+//     within a second after SetDeadline, as in one that accepts in a goroutine of its own. For a
+//     [*net.TCPListener] or [*net.UnixListener] it is ten seconds, because only a very busy machine
+//     keeps its Accept from returning.
 //   - A client that sends its next request just as the linger ends is served if the request has
 //     reached the server when the server looks for it. Otherwise it finds a closed connection, as
 //     with any idle time-out.

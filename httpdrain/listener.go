@@ -20,13 +20,13 @@ const (
 	// it closes the connection.
 	lull = time.Millisecond
 	// silentTimeout is how long the drain waits for an Accept that does not return although a
-	// deadline has been set, because another goroutine accepts the connections, say. Then it closes
-	// the listener.
+	// deadline has been set, because it waits for something else than a connection, say. Then the
+	// drain closes the listener.
 	silentTimeout = time.Second
-	// queuedFactor is how many times longer the drain waits if clients are in the accept queue. On a
-	// busy machine, the goroutine that accepts may not run for more than a second, for example while
-	// a hundred other goroutines compute the signatures of TLS handshakes.
-	queuedFactor = 10
+	// starvedTimeout is the same for listeners of package net, whose Accept returns at the deadline
+	// as soon as its goroutine runs. On a busy machine, that may take more than a second, for
+	// example while a hundred other goroutines compute the signatures of TLS handshakes.
+	starvedTimeout = 10 * time.Second
 	// maxLateConns limits how many connections are accepted after the scope has been stopped, in
 	// case clients connect all the time: after that number the listener closes as soon as its queue
 	// is empty, without a lull, and after twice that number in any case. It is the kernel's default
@@ -103,7 +103,9 @@ func (l *listener) limitAccept() {
 	wait := 2 * lull
 	if l.setDeadline != nil {
 		if l.setDeadline(time.Now().Add(lull)) == nil {
-			wait = silentTimeout
+			if wait = silentTimeout; isOfPackageNet(l.queue) {
+				wait = starvedTimeout
+			}
 		} else {
 			l.setDeadline = nil // SetDeadline has failed, so the listener does not support deadlines
 		}
@@ -122,17 +124,24 @@ func (l *listener) setAccepting(is bool) {
 	l.mu.Unlock()
 }
 
-// onTimer closes the listener when the timer has expired waitSteps times during one call of Accept,
-// or queuedFactor times as often if clients are in the accept queue. See waitSteps for why the timer
-// expires more than once. Between two calls of Accept, the queue may have connections, so onTimer
-// closes nothing then, and the next call starts the timer anew.
+// isOfPackageNet reports whether ln is a listener of package net. It is false if the type of ln
+// embeds one: such a type may have an Accept of its own, which waits for something else before it
+// accepts.
+func isOfPackageNet(ln net.Listener) bool {
+	switch ln.(type) {
+	case *net.TCPListener, *net.UnixListener:
+		return true
+	}
+	return false
+}
+
+// onTimer closes the listener when the timer has expired waitSteps times during one call of Accept.
+// See waitSteps for why the timer expires more than once. Between two calls of Accept, the queue
+// may have connections, so onTimer closes nothing then, and the next call starts the timer anew.
 func (l *listener) onTimer() {
 	l.mu.Lock()
 	l.steps--
 	isOver := l.accepting && l.steps <= 0
-	if isOver && l.steps > waitSteps-queuedFactor*waitSteps && socket.HasQueued(l.queue) {
-		isOver = false
-	}
 	if l.accepting && !isOver {
 		l.timer.Reset(l.interval)
 	}

@@ -4,13 +4,7 @@ import (
 	"errors"
 	"net"
 	"os"
-	"syscall"
 	"testing"
-	"testing/synctest"
-	"time"
-
-	"github.com/swansong-go/swansong/httpdrain/internal/socket"
-	"github.com/swansong-go/swansong/internal/testkit"
 )
 
 // If a client connects just when the deadline of the last call of Accept passes, the client is
@@ -93,49 +87,3 @@ func (l *crowdedListener) Accept() (net.Conn, error) {
 	client.Close()
 	return server, nil
 }
-
-// On a busy machine, the goroutine that accepts may not run for seconds. The listener stays open as long
-// as clients are in its accept queue, but not for ever.
-func TestServe_KeepsListenerWhileClientsAreInQueue(t *testing.T) {
-	for name, isStuck := range map[string]bool{"Accept returns late": false, "Accept is stuck": true} {
-		t.Run(name, func(t *testing.T) {
-			tcp, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer tcp.Close()
-			dial(t, tcp.Addr().String())
-			for !socket.HasQueued(tcp) { // the kernel may put the client into the accept queue after Dial has returned
-				time.Sleep(time.Millisecond)
-			}
-			synctest.Test(t, func(t *testing.T) {
-				ln := &starvedListener{silentListener{testkit.Listen()}, tcp.(*net.TCPListener)}
-				v := startOn(t, ln, handler(ok))
-				synctest.Wait()
-				begin := time.Now()
-				v.s.Shutdown()
-				if !isStuck {
-					time.Sleep(9500 * time.Millisecond)
-					tcp.Close() // no client is in the accept queue from now on, because its socket is closed
-					p := newPeer(t, ln.Listener.(*testkit.Listener).Dial())
-					p.send(get)
-					p.answered()
-					p.closed()
-				}
-				testkit.Equal(t, "error of Serve", <-v.done, nil)
-				if isStuck {
-					testkit.Equal(t, "time of the drain", since(begin), 10*time.Second)
-				}
-			})
-		})
-	}
-}
-
-// A starvedListener is a listener whose Accept does not return although a client is in the accept
-// queue, which is that of another socket.
-type starvedListener struct {
-	silentListener
-	socket *net.TCPListener
-}
-
-func (l *starvedListener) SyscallConn() (syscall.RawConn, error) { return l.socket.SyscallConn() }
