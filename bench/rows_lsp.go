@@ -245,7 +245,7 @@ func serveRaw(in io.Reader, out io.Writer) {
 		if json.Unmarshal(body, &m) != nil || m.Method == "exit" {
 			return
 		}
-		if m.Method == "hang" { // the server stops reading, and ends with its client
+		if m.Method == "hang" { // the server reads no more, and exits when the client process has ended
 			for client := os.Getppid(); os.Getppid() == client; {
 				time.Sleep(100 * time.Millisecond)
 			}

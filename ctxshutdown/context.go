@@ -181,9 +181,9 @@ func (s *Swansong) Value(key any) any {
 	}
 	c := s.std.Load()
 	if c == nil && key == causeKey {
-		// The caller is context.Cause. Create the standard context, which fixes the cause of the
-		// scope. If the parent context answered instead, a concurrent Shutdown could afterwards
-		// give the scope another cause.
+		// The function context.Cause asks for the cause of the scope. Create the standard context,
+		// which fixes that cause. If Cause got the cause of the parent context instead, a concurrent
+		// Shutdown could afterwards give the scope a different one.
 		c = s.derive()
 	}
 	if c == nil {

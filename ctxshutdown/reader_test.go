@@ -679,7 +679,7 @@ func TestDetached_RestReturnsBytesOfPendingRead(t *testing.T) {
 
 // If a buffer is too small for the result of the background read, Rest returns the result in
 // pieces.
-func TestDetached_RestReturnsPendingBytesInPieces(t *testing.T) {
+func TestDetached_RestLosesNoBytesWithSmallBuffer(t *testing.T) {
 	for _, size := range []int{1, 3, 7, 100} {
 		inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
 			src, w := unwakeable()

@@ -18,10 +18,11 @@ import (
 )
 
 // A GuardReport lists the guards that are held in a scope and its descendants. It is a snapshot: a
-// guard that is acquired or released while the report is made may be listed or not. The jobs of an
-// eventloop.Pool, and the callbacks of an eventloop.Loop, share one guard. In a scope that is not
-// traced, a report counts the jobs or callbacks instead of that guard, and other guards of the pool
-// or the loop as usual.
+// guard that is acquired or released while the report is made may be listed or not.
+//
+// All jobs of an eventloop.Pool share one guard, and so do all callbacks of an eventloop.Loop. In a
+// scope that is not traced, a report counts each job or callback instead of that guard. Each other
+// guard counts as one.
 type GuardReport struct {
 	entries []GuardEntry
 	count   int

@@ -57,7 +57,7 @@ func TestGuardReport_SummaryNamesRequestsAndJobs(t *testing.T) {
 		t.Helper()
 		testkit.Equal(t, "summary", root.GuardReport().Summary(), want)
 	}
-	described("serve", 1, ctxkey.Work{}) // this guard only waits for the other guards
+	described("serve", 1, ctxkey.Work{}) // held until the guards of the requests are released
 	summary("serve ×1")
 	described("requests", 3, ctxkey.Work{Noun: "request", Count: 3, Named: []ctxkey.NamedWork{{Name: "GET /export", Age: 11500 * time.Millisecond}}})
 	summary("3 requests, oldest 12 s: GET /export")
@@ -76,7 +76,7 @@ func TestGuardReport_CountsGuardsBesideDescribedWork(t *testing.T) {
 		count   int
 		summary string
 	}{
-		{6, ctxkey.Work{Noun: "callback", Shared: true, Extra: 5}, 6, "loop ×5"}, // the sixth guard only waits for other guards
+		{6, ctxkey.Work{Noun: "callback", Shared: true, Extra: 5}, 6, "loop ×5"}, // five guards of the program, and the one of the callbacks
 		{6, ctxkey.Work{Noun: "callback", Count: 3, Shared: true, Extra: 5}, 8, "3 callbacks and loop ×5"},
 		{5, ctxkey.Work{Noun: "callback", Shared: true, Extra: 5}, 5, "loop ×5"},
 		{8, ctxkey.Work{Noun: "handle", Count: 3, Extra: 5}, 8, "3 handles and loop ×5"},

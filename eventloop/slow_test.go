@@ -58,8 +58,8 @@ func TestWithSlowCallback_CountsSlowCallbacksEvenIfHookIsNil(t *testing.T) {
 	})
 }
 
-// A callback waits for those before it in its batch. Of the callbacks of a batch that waited longer than
-// the limit, the hook gets the first; the counter shows the longest wait.
+// A callback waits for those before it in its batch. Of the callbacks of a batch that waited longer
+// than the limit, the hook gets the first; the counter shows the longest wait.
 // docs/internals/eventloop.md#slow-callbacks
 func TestWithSlowCallback_MeasuresWaitsInsideABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

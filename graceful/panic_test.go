@@ -77,7 +77,7 @@ func TestRun_ReturnsPanicThatStopsLoop(t *testing.T) {
 
 // Every panic that has stopped a loop is in the error of Run and in the log. With a logger, nothing
 // is written to the output.
-func TestRun_LogsPanicThatStopsLoop(t *testing.T) {
+func TestRun_LogsAndReturnsPanicThatStopsEventLoop(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		var log output
 		err := b.run(func(s *ctxshutdown.Swansong) error {
@@ -99,9 +99,9 @@ func TestRun_LogsPanicThatStopsLoop(t *testing.T) {
 	})
 }
 
-// If the logger panics while it logs a panic that has stopped a loop, Run raises the panic of the
-// logger.
-func TestRun_RaisesPanicOfLoggerThatLogsPanic(t *testing.T) {
+// If the output panics while Run writes to it that a panic has stopped a loop, Run raises the panic
+// of the output.
+func TestRun_RaisesPanicOfOutputThatPanicOfLoopIsWrittenTo(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		defer func() {
 			if p, ok := recover().(*graceful.PanicError); !ok || p.Value != errFault || !bytes.Contains(p.Stack, []byte("panic_test.go")) {

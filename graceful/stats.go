@@ -31,11 +31,12 @@ type abandonedScope struct {
 	late  int // how many of the guards in held the counter Late already includes
 }
 
-// ReadStats returns the counters. They never decrease. They are updated at the end of each run.
-// Late also grows after that, and Extensions counts each extension at once.
+// ReadStats returns the counters. They never decrease. Extensions grows with each extension, and
+// the others when a run ends. Late can also grow later.
 //
-// Late counts the guards that were held when Work was cancelled or when the run was abandoned and
-// have been released since. A guard acquired after that may hide one that has not been counted yet.
+// Late counts the guards that were held when Work was cancelled or when the run was abandoned, and
+// have been released since. A guard that is acquired later may hide one of them, so that Late is
+// too low by one.
 //
 // ReadStats may be called concurrently. It takes time proportional to the number of scopes that
 // hold guards in abandoned runs.

@@ -275,7 +275,8 @@ func TestLauncherDeath_NextLauncherStopsProcessOverTCP(t *testing.T) {
 	}
 }
 
-// A launcher that fails to start leaves the socket of a kept group usable.
+// Processes outlive their launcher (Keep), and the next launcher fails to start. The processes can
+// still be reached at their socket.
 func TestLauncherDeath_KeptProcessCanUseSocketAfterFailedStart(t *testing.T) {
 	g := kept(runners("web", 1))
 	g.Listen = []launcher.Listen{{Network: "unix", Address: filepath.Join(shortDir(t), "web")}}

@@ -28,16 +28,16 @@ import (
 // processes survive a launcher that is killed.
 //
 // With Keep, which is for Linux only, the processes go on running, and the next launcher with the
-// same directory adopts each of them once. It recognizes a process by its pid and its start time.
+// same directory adopts them. It recognizes a process by its pid and its start time.
 // An adopted process is watched, stopped and replaced like any other, but its exit status cannot be
 // known: it ends in the state [Gone], with the outcome [Unknown]. The stop of a process is
 // continued, and its pre-stop hooks are run again. A process that differs from the configuration is
 // replaced or stopped.
 //
 // A process that is started while the state file cannot be written ends with the launcher, as with
-// Kill, until the file has been written. One for whose output no pipes can be made, for example
-// because the disk has no inode left, does so until it is replaced. An [Alarm] and Health.Unrecorded
-// name such processes.
+// Kill, until the file has been written. If no pipes can be made for the output of a process, for
+// example because the disk has no inode left, the process ends with the launcher, too, until it is
+// replaced. An [Alarm] and Health.Unrecorded name such processes.
 type LauncherDeath = spec.LauncherDeath
 
 const (

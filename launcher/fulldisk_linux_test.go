@@ -227,8 +227,8 @@ func TestLauncherDeath_MissingPipesDoNotKeepProcessesDown(t *testing.T) {
 	}
 }
 
-// A kept process without pipes for its output ends with its launcher, and the next launcher starts another
-// one.
+// A kept process without pipes for its output ends with its launcher, and the next launcher starts
+// another one.
 func TestLauncherDeath_ProcessWithoutPipesEndsWithLauncher(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}

@@ -108,8 +108,8 @@ func (g *group) run() {
 	}
 }
 
-// reconcile has the controller start and stop processes. It returns when to call it again if
-// nothing changes before; zero means never.
+// reconcile has the controller start and stop processes. It returns the time at which it must be
+// called again if nothing changes before, or the zero time.
 func (g *group) reconcile() time.Time {
 	g.manager.host.Gate.Enter()
 	defer g.manager.host.Gate.Leave()

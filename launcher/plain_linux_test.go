@@ -304,7 +304,7 @@ func TestProbe_ReadinessChangesRouting(t *testing.T) {
 }
 
 // A process whose liveness probe fails is stopped in good order, and replaced.
-func TestProbe_LivenessReplacesProcess(t *testing.T) {
+func TestProbe_FailedLivenessReplacesProcess(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad-main-1")
 	g := bash(t, `trap 'exit 0' TERM`, `while :; do sleep 0.01; done`)
 	g.LivenessProbe = quick(launcher.Probe{Exec: launcher.ExecAction{Command: []string{"/bin/sh", "-c", "echo it is $SWANSONG_PROCESS_ID; test ! -f " + filepath.Dir(bad) + "/bad-{id}"}}})

@@ -116,15 +116,15 @@ const Unlimited uint64 = spec.Unlimited
 //
 //	Memory        int64         // bytes of memory, at which the kernel ends a process; 0: no limit
 //	CPUs          float64       // processors, as in 0.5; 0: no limit
-//	IfUnavailable IfUnavailable // what happens where a limit cannot be kept; default Refuse
+//	IfUnavailable IfUnavailable // what happens where a limit cannot be enforced; default Refuse
 type LimitConfig = spec.Limits
 
-// IfUnavailable says what happens if limits cannot be kept on this machine.
+// IfUnavailable says what happens if limits cannot be enforced on this machine.
 type IfUnavailable = spec.IfUnavailable
 
 const (
 	Refuse IfUnavailable = spec.Refuse // Start returns an error; a process that cannot be limited is not started
-	Warn   IfUnavailable = spec.Warn   // an alarm says that the limits cannot be kept, and the process runs without them
+	Warn   IfUnavailable = spec.Warn   // an alarm says that the limits cannot be enforced, and the process runs without them
 )
 
 // A Router sends requests to processes. The launcher calls it with one call at a time for each

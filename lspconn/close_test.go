@@ -326,7 +326,7 @@ func TestClose_WithEndedContextLeavesNoProcess(t *testing.T) {
 }
 
 // If the server cannot be killed, Close returns a second after its context has ended.
-func TestClose_ReturnsWithinSecondOfContext(t *testing.T) {
+func TestClose_ReturnsSecondAfterContextIfServerCannotBeKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		undead := &unkillable{serveInProcess(behaviours{}), make(chan struct{})}
 		conn, err := lspconn.StartWith(t.Context(), lspconn.Server{Name: "undead", Command: []string{"x"}}, undead)

@@ -266,7 +266,7 @@ func TestCall_FreesMemoryOfWithdrawnCalls(t *testing.T) {
 
 // Each keystroke changes the document and requests a completion, and the next keystroke withdraws
 // that request. The queued notifications still take no more memory than a single one.
-func TestNotifyLatest_ReplacesAcrossWithdrawnCalls(t *testing.T) {
+func TestNotifyLatest_ReplacesNotificationQueuedBeforeWithdrawnCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := startStuck(t, 4)
 		big := json.RawMessage(`"` + strings.Repeat("x", 20<<10) + `"`)

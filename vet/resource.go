@@ -58,7 +58,8 @@ type variableUse struct {
 // An effectFunc returns the effect of the use of v at cur.
 type effectFunc func(v *types.Var, cur inspector.Cursor) effect
 
-// A conditionFunc reports whether there is no resource if a condition has the given outcome.
+// A conditionFunc reports whether a condition, if its value is outcome, proves that the call has
+// returned no resource, so that nothing has to be released.
 type conditionFunc func(cond ast.Expr, outcome bool) bool
 
 // graphOf returns the function around cur and its control-flow graph, which is nil outside of

@@ -137,7 +137,8 @@ func (c *softCheck) checkGo(cur inspector.Cursor, call *ast.CallExpr, fn *types.
 	}
 }
 
-// acquiredFrom returns the lineage of the scope of a guard that is acquired from a context.
+// acquiredFrom returns the lineage (see there) of the scope whose guard ctxshutdown.Acquire(ctx) or
+// ctxshutdown.Go(ctx, f) acquires.
 func (c *softCheck) acquiredFrom(ctx ast.Expr) lineage {
 	l := c.from.lineage(ctx)
 	l.names = append(l.names, c.from.scopesOf(l)...)

@@ -22,9 +22,10 @@ func serveOpen(ln net.Listener, sv *service) error {
 // SIGINT to all processes of the terminal. The server drains. This process and the load generator
 // ignore the signal and wait for the end of the server.
 func open() error {
-	// A process inherits ignored signals, and graceful.Run leaves them ignored. So this process
-	// must not ignore ^C before it has started the server, and catches it instead. Then start
-	// ignores it, and the load generator inherits that.
+	// A child process inherits which signals are ignored, and graceful.Run leaves them ignored. So
+	// this process must not ignore ^C before it has started the server, and catches it until then.
+	// Afterwards the function start ignores ^C and starts the load generator, which is to ignore ^C
+	// as well.
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	defer signal.Reset(os.Interrupt)
 	dir, err := os.MkdirTemp("", "webservice")

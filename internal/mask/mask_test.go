@@ -142,7 +142,8 @@ func TestMasker_MasksLinesOfLongValue(t *testing.T) {
 	testkit.Equal(t, "base64", strings.HasPrefix(m.Mask(base64.StdEncoding.EncodeToString([]byte(key))), "***"), true)
 }
 
-// split splits and masks a line like a reader that passes Split only as many bytes as it needs.
+// split masks a line in pieces, as a reader of a stream does: it passes only as many bytes as Split
+// needs, which are limit plus Lookahead.
 func split(m *mask.Masker, line string, limit int) (pieces []string) {
 	seen, covered := "", 0
 	for {

@@ -32,7 +32,7 @@ func newNode(parent *packed.Node) *packed.Node {
 	return n
 }
 
-// linked returns the number of linked descendants of n.
+// linked returns the number of descendants of n that are in the list of children of their parent.
 func linked(n *packed.Node) int {
 	count := -1
 	n.Walk(func(packed.Owner, int) { count++ })

@@ -42,7 +42,8 @@ func TestStripes_NoneCreatedAfterSealBegins(t *testing.T) {
 	unlock := child.Lock()
 	var live, hasStripes bool
 	both(root.Stop, func() {
-		waitUntilBlocked("(*Node).seal") // the seal of child waits, so the seal of root has begun
+		// The seal of root has begun, and has called that of child, which waits for the lock.
+		waitUntilBlocked("(*Node).seal")
 		live, hasStripes = root.IsLive(), root.Grow()
 		unlock()
 	})
@@ -62,7 +63,8 @@ func TestLink_DuringSealOfParentSealsChild(t *testing.T) {
 	unlock := child.Lock()
 	var rootLive, lateLive bool
 	both(root.Stop, func() {
-		waitUntilBlocked("(*Node).seal") // the seal of child waits, so root has listed its children
+		// The seal of root lists the children, and then seals child, which waits for the lock.
+		waitUntilBlocked("(*Node).seal")
 		late.AcquireOne()
 		rootLive, lateLive = root.IsLive(), late.IsLive()
 		unlock()

@@ -496,8 +496,9 @@ func TestProcess_LeavesNoSurvivor(t *testing.T) {
 					if len(exit.Survivors) != 0 {
 						t.Errorf("survivors: %v", exit.Survivors)
 					}
-					// If the leader is killed, one cgroup.kill kills both processes, and either of
-					// them may end first.
+					// In the case "wait", End may kill the leader and the process that it leaves
+					// by one write to cgroup.kill. Either may end first, so the process that the
+					// leader leaves is in Left or not.
 					if leader != "wait" && (len(exit.Left) != 1 || exit.Left[0].PID != pid) {
 						t.Errorf("left: %v, want pid %d", exit.Left, pid)
 					}

@@ -132,7 +132,8 @@ func TestFollow_ExitStatusIsThatOfProcessThatTookItsPlace(t *testing.T) {
 	}
 }
 
-// Only a living process of the container can take the place of the leader.
+// Follow refuses a process that has ended, and one that was not started by the leader, the process
+// that Start has started. It accepts the leader itself.
 func TestFollow_RefusesAllButLivingMembers(t *testing.T) {
 	p, err := proc.Start(proc.Spec{Args: []string{"sleep", "1000"}})
 	if err != nil {

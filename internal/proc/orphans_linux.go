@@ -74,10 +74,10 @@ func (o owner) isDead() bool {
 	return ok && (now.zombie || now.start != o.start) // with another start time, the pid has been reused
 }
 
-// removeOrphanCgroups removes the cgroups below base whose owners, programs like this one, have died. If
-// a cgroup is bound to its owner, removeOrphanCgroups first kills the processes in it: the kernel has
-// killed the leader when the owner died (see Spec.ParentDeath), but not the processes that the
-// leader had started. The kernel refuses to remove a cgroup that still contains processes.
+// removeOrphanCgroups removes the cgroups below base whose owners, programs like this one, have
+// died. If a cgroup is bound to its owner, removeOrphanCgroups first kills the processes in it: the
+// kernel has killed the leader when the owner died (see Spec.ParentDeath), but not the processes
+// that the leader had started. The kernel refuses to remove a cgroup that still contains processes.
 func removeOrphanCgroups(base string) {
 	dirs, _ := filepath.Glob(filepath.Join(base, cgroupPrefix+"*"))
 	own := cgroupPrefix + thisOwner().String() + "-"

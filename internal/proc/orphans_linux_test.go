@@ -59,9 +59,9 @@ func init() {
 		}
 		<-p.Done()
 	}
-	// The role "look-twice" kills an orphan. When it looks at the processes for the second time, there is
-	// a new orphan. The role prints how that one has ended. The argument is its namespace; see
-	// randomNamespace.
+	// The role "look-twice" kills an orphan. When it looks at the processes for the second time,
+	// there is a new orphan. The role prints how that one has ended. The argument is its namespace;
+	// see randomNamespace.
 	roles["look-twice"] = func(args []string) {
 		proc.SetNamespace(args[0])
 		orphan := func() *exec.Cmd {

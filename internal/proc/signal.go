@@ -43,8 +43,9 @@ func (p *Process) Terminate() { p.signalAll(syscall.SIGTERM) }
 // Kill sends SIGKILL to all processes of the container. If there is a cgroup, it uses cgroup.kill.
 func (p *Process) Kill() { p.signalAll(syscall.SIGKILL) }
 
-// signalAll sends sig to all processes of the container. It does not wait for a search. If a search
-// is needed, the channel that signalAll returns is closed when the search is over.
+// signalAll sends sig to all processes of the container. Some can be found only by a search in
+// /proc. They get sig later, and signalAll does not wait for that. The channel is closed when the
+// search of this call is over, or at once if no search is needed.
 func (p *Process) signalAll(sig syscall.Signal) (searched <-chan struct{}) {
 	over := make(chan struct{})
 	sent, search := p.signalKnown(sig)

@@ -45,7 +45,9 @@ process_groups:
 	}
 	check := parse(t, "process_groups: [{name: kv, canary: {instances: 1, check: {prometheus: 'http://127.0.0.1:9090', query: up}}}]").Launcher().Groups[0].Roll.Check
 	testkit.Equal(t, "check by a query", check, launcher.CanaryCheck{Prometheus: "http://127.0.0.1:9090", Query: "up", Interval: 10 * time.Second, Timeout: 5 * time.Second})
-	if bound := g.Bound(); bound != 16*time.Second { // the sum of max_duration, two calls of the router, and the reap; there is no SIGTERM timeout
+	// The bound is the sum of max_duration, two calls of the router, and ReapTimeout. The
+	// sigterm_timeout is 0 here.
+	if bound := g.Bound(); bound != 16*time.Second {
 		t.Errorf("the bound of a stop is %v, want 16s", bound)
 	}
 }

@@ -308,7 +308,7 @@ func TestParseTable_ReportsErrors(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"mutant: a\n", "t.txt:1: the table must begin with package: ./folder"},
 		{"package: ./n\npackage: ./o\n", "t.txt:2: a table is about one package; "},
-		{"package: ./n\ntest: T\n", `t.txt:2: "test: T" belongs to an entry, `},
+		{"package: ./n\ntest: T\n", `t.txt:2: "test: T" stands outside an entry`},
 		{"package: ./n\nmutant: a b\n", "t.txt:2: a b: a name is one word, "},
 		{"package: ./n\nmutant: a\ntest: T\n" + noSign, "t.txt:2: a: the entry has no reason; "},
 		{"package: ./n\nmutant: a\n# x\n" + noSign, "t.txt:2: a: the entry has no test; "},

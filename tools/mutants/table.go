@@ -155,7 +155,7 @@ func (p *tableParser) parseLine(line string) error {
 		}
 		return nil
 	case p.m == nil:
-		return fmt.Errorf("%q belongs to an entry, which begins with mutant: name", line)
+		return fmt.Errorf("%q stands outside an entry; put it below a line that begins with \"mutant:\"", line)
 	}
 	return p.parseField(key, value)
 }

@@ -43,8 +43,8 @@ type process struct {
 var listensOn = regexp.MustCompile(`serving" addr=\S*(:\d+) admin=\S*(:\d+)|serving addr=\S*(:\d+) admin=\S*(:\d+)`)
 
 // startExample starts the program with these arguments and this environment, and waits until it
-// serves or has ended. If another process has one of the ports, startExample starts the program
-// again with free ports, except for an inherited socket.
+// serves or has ended. If another process uses one of the ports, startExample starts the program
+// again with free ports. If the program inherits a socket, only the port of -admin is replaced.
 func startExample(t *testing.T, program string, args, env []string, inherited ...*os.File) *process {
 	t.Helper()
 	p := &process{T: t, cmd: exec.Command(program, args...), ended: make(chan struct{})}

@@ -64,8 +64,8 @@ func (d *Total) now() time.Duration {
 	return total
 }
 
-// begin returns when the stop of all groups began and how long it may take, 0 for no limit. The
-// first call of begin counts as the beginning of the stop.
+// begin returns the time at which the stop of all groups began, and how long the stop may take, or
+// 0 if there is no limit. The first call of begin sets both.
 func (d *Total) begin() (began time.Time, total time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,5 +121,6 @@ func (d *Total) Enforce(begun func(terminateAt time.Time), terminate func(reason
 	}
 }
 
-// terminateAt returns when, in a stop of all groups, the processes that have not ended get SIGTERM.
+// terminateAt returns the time at which, in a stop of all groups, the processes that have not ended
+// get SIGTERM.
 func terminateAt(began time.Time, total time.Duration) time.Time { return began.Add(total / 5 * 4) }

@@ -153,7 +153,7 @@ func TestAuto_ProbesDecideForSilentProcess(t *testing.T) {
 
 // A process that was taken for silent and then uses the lifecycle protocol is stopped by it. Reports
 // that it is still starting do not fail it.
-func TestAuto_LifecycleProtocolIsUsedEvenIfLate(t *testing.T) {
+func TestAuto_ProcessThatSpeaksLifecycleProtocolAfterSettleTimeIsStoppedByIt(t *testing.T) {
 	m := spawn(config(auto))
 	m.readinessFails(codes.Unavailable)
 	m.pass(lifecycle.SettleTime)

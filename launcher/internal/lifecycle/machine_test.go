@@ -432,9 +432,9 @@ func TestLiveness_StopsUnhealthyProcess(t *testing.T) {
 	}
 }
 
-// The answer to a call made before the process reported that it is ready does not count as a failed
-// check. Only the answer DRAINING counts.
-func TestReadiness_IgnoresAnswersOlderThanReport(t *testing.T) {
+// The process reports that it is ready while a readiness check is under way. Then WARMING,
+// UNHEALTHY or no answer to that check is not a failed check. DRAINING still counts.
+func TestReadiness_CheckBegunBeforeReportReadyDoesNotFail(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(m *simulation) []string
 		want   lifecycle.State

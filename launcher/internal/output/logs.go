@@ -38,8 +38,8 @@ const (
 	fallbackBuffer = 1 << 20
 )
 
-// NewLogs returns Logs without files. Processes without a log file print to w, or nowhere if w is
-// nil. onError is called as described at [Open].
+// NewLogs returns Logs in which no log file is open yet. The output of a process that has no log
+// file goes to w, or is discarded if w is nil. For onError see the function [Open].
 func NewLogs(w io.Writer, onError func(error)) *Logs {
 	l := &Logs{files: map[string]*sharedFile{}, counts: map[string]*Counts{}, onError: onError, removing: map[string]chan struct{}{}}
 	if w != nil {

@@ -170,7 +170,7 @@ func (p *Process) ID() string { return p.id }
 // Revision returns the number of the configuration with which the process was started.
 func (p *Process) Revision() int { return p.revision }
 
-// Started returns when the process was started.
+// Started returns the time at which the process was started.
 func (p *Process) Started() time.Time { return p.status.Started } // the field does not change after Launch, so it is read without mu
 
 // Reaped returns a channel that is closed when the subprocess has been reaped, or could not be

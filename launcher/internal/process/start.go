@@ -182,7 +182,8 @@ func (p *Process) prepareToKeep(child *proc.Spec) (done func(), err error) {
 	return done, nil
 }
 
-// makePipes makes the named pipes for the output of a process to be kept, both or none.
+// makePipes makes two named pipes, for the standard output and standard error of a process that is
+// to outlive the launcher (Keep). If one cannot be made, makePipes makes none.
 func (p *Process) makePipes(child *proc.Spec) (err error) {
 	path := statefile.FileOf(p.group.Dir, p.id, output.Streams[0])
 	if child.ReadStdout, child.Stdout, err = output.MakeFIFO(path); err != nil {

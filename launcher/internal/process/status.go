@@ -115,10 +115,10 @@ func (p *Process) store(m *lifecycle.Machine, before lifecycle.State, e lifecycl
 	return *s, isNew
 }
 
-// enteredAt returns when the process entered a state that its machine has entered now. For an
-// adopted process, the state machine goes through the states again, up to the one that the process
-// had under the earlier launcher, so the process has been in that one since then. The caller holds
-// mu.
+// enteredAt returns the time at which the process entered a state that its machine has entered now.
+// For an adopted process, the state machine goes through the states again, up to the one that the
+// process had under the earlier launcher, so the process has been in that one since then. The
+// caller holds mu.
 func (p *Process) enteredAt(s lifecycle.State, now time.Time) time.Time {
 	before := p.earlier
 	if s < before.state {

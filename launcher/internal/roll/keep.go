@@ -51,8 +51,8 @@ func (n census) pickSurplus(c Config, v View) (stop Action) {
 	return stop
 }
 
-// CanaryUntil returns when the canaries will have stayed available for CanaryWait. It returns false
-// unless the roll is waiting for its canaries and all of them are available.
+// CanaryUntil returns the time at which the canaries will have been available for CanaryWait. The
+// result ok is false unless the roll waits for its canaries and all of them are available.
 func (s State) CanaryUntil(c Config, v View) (at time.Duration, ok bool) {
 	if s.Phase != Canary || s.Paused || c.Canary == 0 || count(c, v).available[New] < c.Canary {
 		return 0, false

@@ -115,7 +115,8 @@ func (n census) pickExcess(c Config, v View, goal [2]int, t Version) (stop Actio
 	return stop
 }
 
-// nextChange returns when the passing of time alone changes a decision, 0 for never.
+// nextChange returns the time of the next decision that changes only because time passes, or 0 if
+// there is none.
 func (s State) nextChange(c Config, v View) (at time.Duration) {
 	sooner := func(when time.Duration) {
 		if when > v.Now && (at == 0 || when < at) {

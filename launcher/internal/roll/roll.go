@@ -196,8 +196,8 @@ func (r *Roll) RejectCanaries(f Failure) {
 	}
 }
 
-// CanaryUntil returns when the canaries will have stayed available for CanaryWait, and false unless
-// the roll waits for its canaries and all of them are available.
+// CanaryUntil returns the time at which the canaries will have been available for CanaryWait. The
+// result ok is false unless the roll waits for its canaries and all of them are available.
 func (r *Roll) CanaryUntil(c Config, v View) (at time.Duration, ok bool) {
 	return r.state.CanaryUntil(r.rules(c), r.view(v))
 }

@@ -39,8 +39,8 @@ type Problem struct {
 	args   []any
 }
 
-// Rule says what is wrong with the field, and what to do. If the rule refers to another field, the
-// function name returns what to call that field: its name in Go, or its key in a file.
+// Rule says what is wrong with the field, and how to correct it. To mention another field, Rule
+// calls the parameter name, which returns the field's name in Go or its key in a file.
 func (p Problem) Rule(name func(Field) string) string {
 	args := slices.Clone(p.args)
 	for i, arg := range args {

@@ -26,7 +26,7 @@ func FromMillis(ms int64) time.Time {
 	return time.Now().Add(time.Duration(ms)*time.Millisecond - sinceBoot())
 }
 
-// StartTime returns when a process was started.
+// StartTime returns the time at which a process was started.
 func StartTime(k proc.Adoptable, now time.Time) time.Time {
 	// The kernel counts start times in ticks of this length on all platforms that Go supports.
 	const tick = 10 * time.Millisecond

@@ -25,13 +25,12 @@ const (
 // the text is for a message.
 const maxFailed = 4 << 10
 
-// caught are the signals that a program has got before it handled signals, and those that the
-// program before it has handed over.
+// caught has the signals that an upgrade must not lose: those that this program received before it
+// began to handle signals, and those that the program which it has replaced handed over to it.
 var caught = Signals{early.Signals}
 
-// The signals that the program before this one has handed over join those that this one has caught.
-// The children, which the program before has started, are listed here, before main can start
-// others.
+// This function adds the signals that the replaced program has handed over to caught. It also lists
+// the children, which the replaced program has started, before main can start others.
 func init() {
 	if caught.c != nil {
 		caught.add(os.Getenv(envSignals))
