@@ -19,7 +19,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/swansong-go/swansong/internal/testkit"
 	"go.uber.org/goleak"
 )
 
@@ -156,13 +156,6 @@ func (p *program) send(method, path, body string) <-chan response {
 	return received
 }
 
-func equal(t *testing.T, got, want any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 // A program that cannot listen on its port exits with 1 and logs the reason. Exit code 2 would mean
 // that it had already started a stage, and then had to cut it short because it did not stop it.
 func TestSteps_ExitWith1WhenPortIsTaken(t *testing.T) {
@@ -195,18 +188,18 @@ func TestSteps_ExitWith1WhenPortIsTaken(t *testing.T) {
 
 func TestDrain_AnswersRunningRequest(t *testing.T) {
 	p := start(t, "2-drain")
-	equal(t, <-p.send("GET", "/hello", ""), response{200, "hello\n"})
+	testkit.Equal(t, "GET /hello", <-p.send("GET", "/hello", ""), response{200, "hello\n"})
 	// The program may stop listening before this request has connected. Otherwise it is answered.
 	inFlight := p.send("GET", "/hello", "")
 	p.stop(0)
 	if got := <-inFlight; got.Status != 0 {
-		equal(t, got, response{200, "hello\n"})
+		testkit.Equal(t, "request during the stop", got, response{200, "hello\n"})
 	}
 }
 
 func TestWorkStep_SendsMailOfRunningRequest(t *testing.T) {
 	p := start(t, "3-work")
-	equal(t, <-p.send("POST", "/signup", ""), response{200, "welcome\n"})
+	testkit.Equal(t, "POST /signup", <-p.send("POST", "/signup", ""), response{200, "welcome\n"})
 	p.stop(0, "mail sent: welcome")
 }
 
@@ -214,14 +207,14 @@ func TestOrderStep_WritesAllEventsBeforeExit(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "events")
 	p := start(t, "4-order", "-file", name)
 	for _, event := range []string{"one", "two", "three"} {
-		equal(t, <-p.send("POST", "/event", event), response{202, ""})
+		testkit.Equal(t, "POST /event", <-p.send("POST", "/event", event), response{202, ""})
 	}
 	p.stop(0)
 	written, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, string(written), "one\ntwo\nthree\n")
+	testkit.Equal(t, "file", string(written), "one\ntwo\nthree\n")
 }
 
 func TestStreamsStep_SendsLastEventAtStop(t *testing.T) {
@@ -257,17 +250,17 @@ func TestTimeStep_SlowRequestGetsMoreTime(t *testing.T) {
 
 func TestProductionStep_ServesRequestsDuringLameDuckPhase(t *testing.T) {
 	p := start(t, "7-production", "-admin", "127.0.0.1:0", "-lame-duck", "24h")
-	equal(t, <-p.send("GET", "/hello", ""), response{200, "hello\n"})
+	testkit.Equal(t, "GET /hello", <-p.send("GET", "/hello", ""), response{200, "hello\n"})
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	admin := &program{addr: p.admin}
 	for {
 		if got := <-admin.send("GET", "/readyz", ""); got.Status == 503 {
-			equal(t, got, response{503, "lame duck\n"})
+			testkit.Equal(t, "GET /readyz", got, response{503, "lame duck\n"})
 			break
 		}
 	}
-	equal(t, <-p.send("GET", "/hello", ""), response{200, "hello\n"})
-	equal(t, <-admin.send("GET", "/livez", ""), response{200, "live\n"})
+	testkit.Equal(t, "GET /hello", <-p.send("GET", "/hello", ""), response{200, "hello\n"})
+	testkit.Equal(t, "GET /livez", <-admin.send("GET", "/livez", ""), response{200, "live\n"})
 	p.cmd.Process.Signal(os.Interrupt) // ends the lame duck of 24 hours; a second SIGTERM within a second would not count
 	p.wait(0, "no longer ready", "draining", "drained")
 }
