@@ -15,10 +15,18 @@ type debugOption func(*debugpage.Options)
 
 func (f debugOption) applyDebug(o *debugpage.Options) { f(o) }
 
-// LocalOnly makes [Debug] answer requests from the local machine: those whose connection, Host and
-// headers show no other origin, and that do not use HTTP/1.0, as old versions of nginx do. Use it on a
-// listener of its own, on a loopback address or a unix socket, to which no proxy forwards requests: a
-// request that a proxy on the same machine forwards can look like a local one.
+// LocalOnly makes [Debug] answer requests from the local machine, on a listener of its own. A request
+// that a proxy on the same machine forwards can look like a local one, so Debug refuses all requests
+// that [Serve] has accepted, because proxies forward to the listener of a service. Serve the page
+// with an [http.Server] of its own, on a loopback address or a unix socket, to which no proxy
+// forwards, and close it last:
+//
+//	admin, err := net.Listen("tcp", "localhost:9090")
+//	…
+//	go http.Serve(admin, httpdrain.Debug(s, httpdrain.LocalOnly()))
+//
+// Debug answers a request if its connection, Host and headers show no other origin, and if it does
+// not use HTTP/1.0, as old versions of nginx do.
 func LocalOnly() DebugOption {
 	return debugOption(func(o *debugpage.Options) { o.LocalOnly = true })
 }
@@ -81,7 +89,7 @@ func Debug(s *ctxshutdown.Swansong, opts ...DebugOption) http.Handler {
 	if s == nil {
 		panic("httpdrain: Debug: nil scope; create one with ctxshutdown.New")
 	}
-	o := debugpage.Options{OnStream: excludeFromDrain}
+	o := debugpage.Options{OnStream: excludeFromDrain, IsOfService: isOfServe}
 	for _, opt := range opts {
 		if opt != nil {
 			opt.applyDebug(&o)
@@ -92,6 +100,9 @@ func Debug(s *ctxshutdown.Swansong, opts ...DebugOption) http.Handler {
 	}
 	return debugpage.New(s, nil, o)
 }
+
+// isOfServe reports whether r was accepted by Serve.
+func isOfServe(r *http.Request) bool { return r.Context().Value(connKey{}) != nil }
 
 // excludeFromDrain makes the drain not wait for the request r that w answers, if r was accepted by
 // Serve.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -130,7 +131,7 @@ func TestDebug_EventStreamDoesNotDelayServe(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	s := ctxshutdown.New(context.Background())
 	mux := http.NewServeMux()
-	mux.Handle("GET /debug/shutdown", httpdrain.Debug(s, httpdrain.LocalOnly()))
+	mux.Handle("GET /debug/shutdown", httpdrain.Debug(s, httpdrain.AllowRemote()))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -161,6 +162,46 @@ func TestDebug_EventStreamDoesNotDelayServe(t *testing.T) {
 	io.Copy(io.Discard, resp.Body) // Copy returns when the stream ends, with or without a last event
 	resp.Body.Close()
 	client.CloseIdleConnections()
+}
+
+// A proxy on this machine can make the requests of all clients look local. It forwards them to the
+// listener of the service, so the page that is for the local machine only does not answer there, also
+// not over HTTP/2. It answers on a listener of its own.
+func TestDebug_LocalOnlyRefusesOnListenerOfService(t *testing.T) {
+	mux := http.NewServeMux()
+	srv := &http.Server{Handler: mux, Protocols: new(http.Protocols)}
+	srv.Protocols.SetHTTP1(true)
+	srv.Protocols.SetUnencryptedHTTP2(true)
+	v := start(t, srv)
+	page := httpdrain.Debug(v.s, httpdrain.LocalOnly())
+	mux.Handle("/debug/shutdown", page)
+	own := httptest.NewServer(page)
+	defer own.Close()
+	for _, test := range []struct {
+		origin string
+		http2  bool
+		want   string // the response with its protocol must begin with want
+	}{
+		{"http://" + v.addr, false, "HTTP/1.1 403 Forbidden This page is off on the listener of a service"},
+		{"http://" + v.addr, true, "HTTP/2.0 403 Forbidden This page is off on the listener of a service"},
+		{own.URL, false, "HTTP/1.1 200 OK"},
+	} {
+		tr := &http.Transport{Protocols: new(http.Protocols)}
+		tr.Protocols.SetHTTP1(!test.http2)
+		tr.Protocols.SetUnencryptedHTTP2(test.http2)
+		resp, err := (&http.Client{Transport: tr}).Get(test.origin + "/debug/shutdown")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		tr.CloseIdleConnections()
+		if got := resp.Proto + " " + resp.Status + " " + string(body); !strings.HasPrefix(got, test.want) {
+			t.Errorf("got %s\nwant %s", got, test.want)
+		}
+	}
+	v.s.Shutdown()
+	v.drained()
 }
 
 func TestDebug_PanicsOnNilScope(t *testing.T) {

@@ -82,7 +82,7 @@ func TestDebug_EventStreamDoesNotDelayDrain(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	mux := http.NewServeMux()
 	v := start(t, &http.Server{Handler: mux})
-	mux.Handle("/debug/shutdown", httpdrain.Debug(v.s, httpdrain.LocalOnly()))
+	mux.Handle("/debug/shutdown", httpdrain.Debug(v.s, httpdrain.AllowRemote()))
 	mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) { close(entered); <-leave; ok(w, r) })
 	watcher := dial(t, v.addr)
 	watcher.send("GET /debug/shutdown HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n")

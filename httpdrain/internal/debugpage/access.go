@@ -24,6 +24,13 @@ const (
 		"    httpdrain.Debug(s, httpdrain.WithToken(token))   for clients that send the token\n" +
 		"    httpdrain.Debug(s, httpdrain.LocalOnly())        on a listener of its own, to which no proxy forwards\n" +
 		"    httpdrain.Debug(s, httpdrain.AllowRemote(hosts)) behind a handler or proxy that authenticates its clients"
+	serviceHint = "This page is off on the listener of a service (one that httpdrain.Serve serves), because a proxy on this machine " +
+		"could show it to any client. Serve it on a listener of its own, to which no proxy forwards:\n\n" +
+		"    admin, err := net.Listen(\"tcp\", \"localhost:9090\")\n" +
+		"    ...\n" +
+		"    go http.Serve(admin, httpdrain.Debug(s, httpdrain.LocalOnly()))\n\n" +
+		"Or let clients send a token:\n\n" +
+		"    httpdrain.Debug(s, httpdrain.WithToken(token))"
 	tunnelHint = "\nOpen it on the machine itself, or through a tunnel that ends there:\n\n" +
 		"    kubectl port-forward POD 8080        and then http://localhost:8080\n" +
 		"    ssh -L 8080:localhost:8080 HOST      and then http://localhost:8080\n"
@@ -37,6 +44,8 @@ func (o *Options) refusal(r *http.Request) string {
 		return o.tokenRefusal(r)
 	case o.AllowRemote:
 		return o.hostRefusal(r)
+	case o.LocalOnly && o.IsOfService != nil && o.IsOfService(r):
+		return serviceHint
 	case o.LocalOnly:
 		return localRefusal(r)
 	}
