@@ -38,7 +38,7 @@ type inbox struct {
 	refusedStopping atomic.Uint64 // the number of refused callbacks that were posted while Stopping
 	refusedStopped  atomic.Uint64 // the number of refused callbacks that were posted when Stopped
 	refusedFull     atomic.Uint64 // the number of refused callbacks for which there was no room
-	timed           bool          // whether the time of each chunk's first callback is recorded
+	slow            *stopwatch    // the clock for the times in chunks; nil without WithSlowCallback
 	limit           uint64        // the greatest number of callbacks that are accepted and have not finished; 0 for no limit
 
 	mu            sync.Mutex
@@ -66,7 +66,7 @@ type inbox struct {
 type chunk struct {
 	next   *chunk
 	n      int
-	queued time.Time // when the first callback was queued, if the loop measures that
+	queued *[250]time.Duration // when each callback was queued, as returned by stopwatch.now, if the loop measures that
 	fs     [250]func()
 }
 
@@ -205,6 +205,9 @@ func (b *inbox) push(f func()) (wake bool) {
 	if c == nil || c.n == len(c.fs) {
 		c = b.grow()
 	}
+	if b.slow != nil {
+		c.queued[c.n] = b.slow.now()
+	}
 	c.fs[c.n] = f
 	c.n++
 	b.accepted++
@@ -215,8 +218,8 @@ func (b *inbox) push(f func()) (wake bool) {
 
 func (b *inbox) grow() *chunk {
 	c := chunks.Get().(*chunk)
-	if b.timed {
-		c.queued = time.Now()
+	if b.slow != nil && c.queued == nil {
+		c.queued = new([250]time.Duration)
 	}
 	if b.last == nil {
 		b.first = c

@@ -83,9 +83,8 @@ func New(ctx context.Context, opts ...Option) *Loop {
 	}
 	l := &loop{box: newInbox(), shutdown: newShutdownHandle(), options: optionsOf("loop", opts)}
 	l.site = callerOfNew()
-	l.box.limit = uint64(l.queueLimit)
+	l.box.limit, l.box.slow = uint64(l.queueLimit), l.slow
 	l.stats = &Stats{box: l.box, slow: l.slow}
-	l.box.timed = l.slow != nil
 	l.timers = newTimers(l.box, &l.stats.cancelledTimers)
 	ctx = context.WithValue(ctx, ctxkey.CheckWait{}, checkWait)
 	l.scope = describedScope(ctx, l.name, l.describe)

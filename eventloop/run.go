@@ -176,7 +176,7 @@ func (l *loop) runCallbacks() {
 			if l.slow == nil {
 				f()
 			} else {
-				l.slow.call("callback", f)
+				l.slow.call("callback", f, c.queued[l.at-1])
 			}
 			l.countExecuted()
 			if l.timers.due.Load() {
@@ -191,8 +191,8 @@ func (l *loop) runCallbacks() {
 			break
 		}
 		l.at = 0
-		if l.slow != nil && l.chunk != nil {
-			l.slow.takeBatch(l.chunk.queued)
+		if l.slow != nil {
+			l.slow.reported = false
 		}
 		l.runTimers()
 	}

@@ -58,6 +58,29 @@ func TestWithSlowCallback_CountsSlowCallbacksEvenIfHookIsNil(t *testing.T) {
 	})
 }
 
+// LongestWait is exact, also for callbacks that were queued at different times and run in one batch.
+// docs/internals/eventloop.md#slow-callbacks
+func TestWithSlowCallback_LongestWaitIsExactForEachCallback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := startedIn(t, t.Context(), eventloop.WithSlowCallback(time.Hour, nil))
+		l.Post(func() { time.Sleep(time.Second) })
+		synctest.Wait() // the loop runs this callback, so those that follow are other batches
+		var got, want []time.Duration
+		for i := range 600 { // more than two batches
+			l.Post(func() {
+				got = append(got, l.Stats().Snapshot().LongestWait)
+				time.Sleep(10 * time.Millisecond)
+			})
+			// Callback i is queued after i ms, and begins 10*i ms after the callback that takes a second has ended.
+			want = append(want, time.Second+time.Duration(9*i)*time.Millisecond)
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		testkit.Equal(t, "longest wait at the beginning of each callback", got, want)
+	})
+}
+
 // A callback waits for those before it in its batch. Of the callbacks of a batch that waited longer
 // than the limit, the hook gets the first; the counter shows the longest wait.
 // docs/internals/eventloop.md#slow-callbacks

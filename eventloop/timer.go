@@ -106,7 +106,7 @@ func (l *loop) runTimers() {
 		if l.slow == nil {
 			f()
 		} else {
-			l.slow.call("timer", f)
+			l.slow.call("timer", f, 0)
 		}
 		l.box.setRunning("")
 	}
