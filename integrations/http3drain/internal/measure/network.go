@@ -47,8 +47,10 @@ func (n *network) listen() net.PacketConn {
 	return pc
 }
 
-// dialer returns a function that connects a client to the server, from the client's own socket.
-func (n *network) dialer(server net.Addr) func(context.Context, string, *tls.Config, *quic.Config) (*quic.Conn, error) {
+// dialer returns a function that connects a client to the server, from the client's own socket. It
+// fails at once if stopped is done, which it is when the server has stopped. Otherwise each stop
+// would take the two seconds more that a handshake waits for an answer.
+func (n *network) dialer(stopped context.Context, server net.Addr) func(context.Context, string, *tls.Config, *quic.Config) (*quic.Conn, error) {
 	tr := &quic.Transport{Conn: n.listen()}
 	n.mu.Lock()
 	n.close = append(n.close, func() { tr.Close() })
@@ -57,6 +59,9 @@ func (n *network) dialer(server net.Addr) func(context.Context, string, *tls.Con
 		config.InsecureSkipVerify = true
 		quicConfig = quicConfig.Clone()
 		quicConfig.HandshakeIdleTimeout = 2 * time.Second
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(stopped, cancel)()
 		return tr.Dial(ctx, server, config, quicConfig)
 	}
 }
