@@ -45,7 +45,7 @@ test: ## run the tests of the root module
 	{ [ -e bin/lsp/node_modules/.package-lock.json ] && command -v node >/dev/null; } || skipped="$${skipped}and those that need node "; \
 	[ -z "$$skipped" ] || echo "test: skipping the tests of language servers that are not installed: $${skipped}(to install them: make servers)"
 	$(GO) test -vet=off ./...
-	$(GO) test -vet=off -gcflags=-l -run '^TestReport_HasSiteAndAgeOfEachGuard$$|^TestTrace_LogsLateReleases$$' ./ctxshutdown # without inlining, as in a debugger
+	$(GO) test -vet=off -gcflags=-l -run '^TestReport_HasSourceLineAndAgeOfEachGuard$$|^TestTrace_LogsReleasesAfterForceOrAbandonedDrain$$' ./ctxshutdown # without inlining, as in a debugger
 	$(GO) test -vet=off -tags packedtrace ./internal/packed # with rare interleavings made frequent
 
 # The oldest supported release of Go, and the newest. The packages tested depend on what the standard library does

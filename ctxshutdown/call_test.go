@@ -49,7 +49,7 @@ func TestCall_ReturnsResult(t *testing.T) {
 	})
 }
 
-func TestCall_KeepsGuardAfterGivingUp(t *testing.T) {
+func TestCall_ReturnsAtStopButHoldsGuardUntilFunctionReturns(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
 		s, _ := ctxshutdown.FromContext(ctx)
 		before := s.GuardCount()
@@ -74,7 +74,7 @@ func TestCall_KeepsGuardAfterGivingUp(t *testing.T) {
 
 // If the function returns at the moment when its context ends, Call returns the result of the
 // function and not the cause of the context.
-func TestCall_PrefersResultToCauseOfStop(t *testing.T) {
+func TestCall_ReturnsResultIfContextEndsAtSameMoment(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
 		for range manyTimes {
 			wantReturned(t, returned{"value", nil}, call(resultFirst{ctx}, func(context.Context) (string, error) { return "value", nil }))
@@ -101,7 +101,7 @@ func TestCall_DoesNotRunFunctionIfContextIsDone(t *testing.T) {
 	})
 }
 
-func TestCall_ReturnsErrorAfterGoexit(t *testing.T) {
+func TestCall_ReturnsErrorIfFunctionCallsGoexit(t *testing.T) {
 	onTiers(t, func(t *testing.T, ctx context.Context, _ func()) {
 		got := call(ctx, func(context.Context) (string, error) {
 			runtime.Goexit()
@@ -114,7 +114,7 @@ func TestCall_ReturnsErrorAfterGoexit(t *testing.T) {
 	})
 }
 
-func TestCall_ReturnsCauseOfContextWithoutScope(t *testing.T) {
+func TestCall_ReturnsCauseIfContextOutsideAnyScopeIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		wantReturned(t, returned{"value", nil}, call(ctx, func(context.Context) (string, error) { return "value", nil }))

@@ -161,7 +161,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestContexts_HaveErrAndCauseOfTheirEnd(t *testing.T) {
+func TestContexts_DerivedFromScopeHaveItsErrAndCause(t *testing.T) {
 	for _, ending := range endings {
 		t.Run(ending.name, func(t *testing.T) {
 			for _, source := range sources {
@@ -258,7 +258,7 @@ func TestContexts_RunAfterFuncAtTheirEnd(t *testing.T) {
 	}
 }
 
-func TestContexts_WithoutCancelNeverEnds(t *testing.T) {
+func TestContexts_WithoutCancelOfScopeNeverEnds(t *testing.T) {
 	for _, source := range sources {
 		t.Run(source.name, func(t *testing.T) {
 			root := ctxshutdown.New(context.WithValue(t.Context(), key("k"), "v"))
@@ -312,7 +312,7 @@ func TestContexts_StopPassesThroughSignalNotifyContext(t *testing.T) {
 // The context of an errgroup derives from a scope, and another scope derives from that context. An
 // error of a function of the errgroup ends the context and the scope below it, with the error as
 // the cause. It does not end the scope above.
-func TestContexts_ErrorOfErrgroupStopsScopesBelowOnly(t *testing.T) {
+func TestContexts_ErrgroupErrorStopsScopeBelowItButNotAbove(t *testing.T) {
 	root := ctxshutdown.New(t.Context())
 	g, ctx := errgroup.WithContext(root)
 	below := child(ctx)
@@ -379,7 +379,7 @@ func testGoroutines(t *testing.T, name string, derive func(t *testing.T, root *c
 	})
 }
 
-func TestContexts_WorkHasNoDeadline(t *testing.T) {
+func TestWork_HasNoDeadlineAlthoughParentContextHasOne(t *testing.T) {
 	at := time.Now().Add(time.Hour)
 	for _, source := range sources {
 		for _, stopped := range []bool{false, true} {

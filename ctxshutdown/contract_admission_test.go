@@ -29,7 +29,7 @@ type onErr struct {
 
 func (ctx onErr) Err() error { return ctx.f(ctx.calls.Add(1), ctx.Context) }
 
-func TestShutdown_MissesNoGuard(t *testing.T) {
+func TestShutdown_CompletionWaitsForEveryGuardOfSubtree(t *testing.T) {
 	testRules(t, "docs/internals/core.md#semantic-1", []rule{
 		{"a guard acquired before Shutdown is counted at every ancestor", func(c claim, s *ctxshutdown.Swansong) {
 			scopes := []*ctxshutdown.Swansong{s}
@@ -252,7 +252,7 @@ func testAdmissionStress(t *testing.T) {
 	}
 }
 
-func TestCompletion_StaysResolved(t *testing.T) {
+func TestCompletion_StaysResolvedWhenGuardIsAcquiredLater(t *testing.T) {
 	testRules(t, "docs/internals/core.md#semantic-3", []rule{
 		{"a late guard makes a new completion", func(c claim, s *ctxshutdown.Swansong) {
 			var resolvedOnes []*ctxshutdown.Completion
@@ -314,7 +314,7 @@ func TestCompletion_StaysResolved(t *testing.T) {
 	})
 }
 
-func TestChild_IsInvisibleToParentExceptForGuards(t *testing.T) {
+func TestChild_AffectsParentOnlyByItsGuards(t *testing.T) {
 	testRules(t, "docs/internals/core.md#semantic-4", []rule{
 		{"completing a child does not change the parent", func(c claim, s *ctxshutdown.Swansong) {
 			k := child(s, ctxshutdown.WithName("child"))
@@ -478,7 +478,7 @@ func TestTryGuard_RefusesAfterDone(t *testing.T) {
 // A context above a root, or between two scopes, is cancelled by other code than this package, so
 // the scopes below have not been warned before the cancellation. TryGuard must refuse afterwards
 // all the same. See docs/internals/counting.md#warning.
-func TestTryGuard_RefusesAfterOutsideContextIsCancelled(t *testing.T) {
+func TestTryGuard_RefusesAfterContextAboveScopeIsCancelled(t *testing.T) {
 	root := ctxshutdown.New(context.Background())
 	defer root.Shutdown()
 	for name, from := range map[string]func(context.Context) *ctxshutdown.Swansong{

@@ -162,7 +162,7 @@ func TestForgottenChild_RunsUntilParentStops(t *testing.T) {
 
 // The garbage collection of a child scope does not close the Done channel of the scope, and does
 // not end contexts that derive from it. They end when the parent is stopped.
-func TestForgottenChild_GarbageCollectionEndsNoContext(t *testing.T) {
+func TestForgottenChild_GarbageCollectionCancelsNoDerivedContext(t *testing.T) {
 	c, root := claim{t, "docs/internals/core.md#collection"}, ctxshutdown.New(t.Context())
 	lost, done := func() (weak.Pointer[ctxshutdown.Swansong], <-chan struct{}) {
 		s := child(root)

@@ -111,7 +111,7 @@ func TestLocks_AreNotHeldDuringContextCallbacks(t *testing.T) {
 	}
 }
 
-func TestLocks_AllowShutdownInAfterFunc(t *testing.T) {
+func TestLocks_ShutdownInAfterFuncDoesNotDeadlock(t *testing.T) {
 	for range 200 {
 		root := ctxshutdown.New(t.Context())
 		a := child(root)
@@ -147,7 +147,7 @@ func TestLocks_AllowShutdownInAfterFunc(t *testing.T) {
 
 // When a scope is stopped, it unregisters the AfterFunc that watches its context. In this test that
 // AfterFunc can be running at the same time.
-func TestLocks_AllowConcurrentStops(t *testing.T) {
+func TestLocks_ConcurrentStopsDoNotDeadlock(t *testing.T) {
 	withinTime(func() {
 		for range 500 {
 			ctx, cancel := context.WithCancel(context.Background())

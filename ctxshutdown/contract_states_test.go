@@ -16,7 +16,7 @@ import (
 // This file tests the contract of a single scope, with one subtest for each rule on every kind of
 // scope. See docs/internals/core.md#states.
 
-func TestState_DependsOnStopAndGuards(t *testing.T) {
+func TestState_IsCompleteOnceStoppedAndWithoutGuards(t *testing.T) {
 	testRules(t, "docs/internals/core.md#states", []rule{
 		{"a scope that is not stopped is Running, with or without guards", func(c claim, s *ctxshutdown.Swansong) {
 			c.checkState(s, ctxshutdown.Running, 0)

@@ -17,7 +17,7 @@ import (
 // docs/internals/core.md#children. The tests use a context that derives from a scope in place of an
 // interrupt, because interrupts use such a context.
 
-func TestChild_BehavesLikeAnyScope(t *testing.T) {
+func TestChild_GuardsCountForEveryAncestor(t *testing.T) {
 	const source = "docs/internals/core.md#children"
 	t.Run("the guards of a child are a part of the guards of its parent", func(t *testing.T) {
 		c, parent := claim{t, source}, ctxshutdown.New(t.Context())
@@ -303,7 +303,7 @@ func raceCreation(c claim, take func(*ctxshutdown.Swansong) *ctxshutdown.Guard) 
 	c.awaitCompletion(middle.Completion())
 }
 
-func TestChild_CountsLateAndForgottenGuards(t *testing.T) {
+func TestChild_GuardsCountAfterStopAndAfterChildIsForgotten(t *testing.T) {
 	testRules(t, "docs/internals/core.md#edge-cases", []rule{
 		{"a late guard delays open completions and not resolved ones", func(c claim, s *ctxshutdown.Swansong) {
 			first := s.Guard()

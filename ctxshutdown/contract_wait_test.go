@@ -264,7 +264,7 @@ func TestWait_DistinguishesContextEndedByStopFromTimeout(t *testing.T) {
 // A stop reaches the contexts that derive from a scope one after the other. Wait may learn of the stop
 // before the stop has reached the context that was passed to Wait. The long chain of contexts makes
 // that likely: in half of the rounds, package context cancels s first.
-func TestWait_WaitsUntilStopReachesItsContext(t *testing.T) {
+func TestWait_RejectsDerivedContextEvenIfStopReachesItLate(t *testing.T) {
 	c := claim{t, "docs/internals/core.md#semantic-8"}
 	for range 30 {
 		base, end := context.WithCancel(t.Context())
@@ -289,7 +289,7 @@ func TestWait_WaitsUntilStopReachesItsContext(t *testing.T) {
 // If Wait is given the context from which the scope derives, it can learn of the end of that
 // context before the stop has reached the scope. It must then wait until the stop has reached the
 // scope.
-func TestWait_WaitsUntilStopOfParentReachesScope(t *testing.T) {
+func TestWait_RejectsParentContextEvenIfItsEndReachesScopeLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := claim{t, "docs/internals/core.md#semantic-8"}
 		base := &slowContext{Context: context.Background(), done: make(chan struct{})}

@@ -125,7 +125,7 @@ func fullFile(t *testing.T) io.ReadCloser {
 }
 
 // If a scope is stopped during the copy of a regular file, the copy ends after the current piece.
-func TestCopy_StopsFileAfterCurrentPiece(t *testing.T) {
+func TestCopy_OfFileEndsSoonAfterStopAndLosesNoByte(t *testing.T) {
 	const piece = 1 << 20
 	s, cancel := ctxshutdown.WithCancel(context.Background())
 	defer cancel()

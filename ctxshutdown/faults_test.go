@@ -108,7 +108,7 @@ func TestScope_DrainsAfterPanicInCallback(t *testing.T) {
 
 // If other code closes the file of a Reader or a Writer, the next call returns an error, the Reader
 // or Writer ends, and its guard is released.
-func TestInterrupts_ReleaseGuardIfFileIsClosed(t *testing.T) {
+func TestGuarded_ReadersAndWritersReleaseGuardIfFileIsClosed(t *testing.T) {
 	for name, op := range map[string]func(s *ctxshutdown.Swansong, f *os.File) (io.Closer, error){
 		"Read": func(s *ctxshutdown.Swansong, f *os.File) (io.Closer, error) {
 			r := ctxshutdown.NewReader(s, f, ctxshutdown.Guarded())

@@ -192,7 +192,7 @@ func TestGroup_StartsNoFunctionAfterWait(t *testing.T) {
 	}
 }
 
-func TestGroup_GoReturnsFalseAfterConcurrentWait(t *testing.T) {
+func TestGroup_GoReturnsFalseIfWaitReturnsDuringCall(t *testing.T) {
 	var g *ctxshutdown.Group
 	waited := false
 	g = ctxshutdown.NewGroup(onErr{ctxshutdown.New(t.Context()), new(atomic.Int32), func(call int32, ctx context.Context) error {

@@ -14,7 +14,7 @@ import (
 
 // After a context has ended, for whatever reason, its interrupts end: a sequence yields no element,
 // Read returns io.EOF, and Write refuses to write.
-func TestInterrupts_EndWhenContextEnds(t *testing.T) {
+func TestInterrupts_ReadWriteAndSeqEndWhenContextEnds(t *testing.T) {
 	const rounds = 15
 	for name, make := range map[string]func() (ctx context.Context, end func()){
 		"root": func() (context.Context, func()) {
@@ -171,7 +171,7 @@ func TestInterrupts_EndWhenContextEnds(t *testing.T) {
 
 // When a root is stopped, the interrupts of its child end, whether or not the child has held a
 // guard, and although many siblings of the child have been created and cancelled before.
-func TestInterrupts_EndInScopeWithManySiblings(t *testing.T) {
+func TestInterrupts_ReadAndSeqEndAtStopIfScopeHasManySiblings(t *testing.T) {
 	for name, idle := range map[string]func(s *ctxshutdown.Swansong) (release func()){
 		"held a guard": func(s *ctxshutdown.Swansong) func() { return s.Guard().Release },
 		"held none":    func(*ctxshutdown.Swansong) func() { return func() {} },
@@ -211,7 +211,7 @@ func (c *countingContext) Err() error {
 
 // Err asks the parent of a scope at most. Otherwise an element of a loop, or a Read, would cost the
 // more the deeper the scope is.
-func TestErr_DoesNotAskAllAncestors(t *testing.T) {
+func TestErr_CostDoesNotGrowWithDepthOfScope(t *testing.T) {
 	for name, derive := range map[string]func(context.Context) context.Context{
 		"scopes":                     func(ctx context.Context) context.Context { return child(ctx) },
 		"scopes with values between": func(ctx context.Context) context.Context { return context.WithValue(child(ctx), key("k"), 1) },
@@ -312,7 +312,7 @@ func useOnce(ctx context.Context) {
 
 // The interrupts of a child use no memory after the child has been stopped, even if its parent runs
 // on.
-func TestInterrupts_OfStoppedChildAreGarbageCollected(t *testing.T) {
+func TestInterrupts_ReadersAndLoopsOfStoppedChildUseNoMemory(t *testing.T) {
 	root := ctxshutdown.New(context.Background())
 	defer root.Shutdown()
 	const many, each = 50_000, 8 // number of children, and bytes allowed for each

@@ -21,7 +21,7 @@ import (
 // This file tests invalid arguments, and sources and destinations that break the contract of their
 // interface.
 
-func TestInterrupts_PanicOnNilArguments(t *testing.T) {
+func TestInterrupts_ConstructorsPanicOnNilArguments(t *testing.T) {
 	var none context.Context
 	var seq iter.Seq[int]
 	var pairs iter.Seq2[int, int]
@@ -56,7 +56,7 @@ func TestInterrupts_PanicOnNilArguments(t *testing.T) {
 	}
 }
 
-func TestInterrupts_PanicOnZeroSwansong(t *testing.T) {
+func TestInterrupts_ConstructorsPanicOnZeroSwansong(t *testing.T) {
 	zero := new(ctxshutdown.Swansong)
 	const want = "ctxshutdown: use of a zero Swansong; make one with New or WithCancel"
 	testInputs(t, []input{

@@ -312,7 +312,7 @@ var guarded = []struct {
 	},
 }
 
-func TestGuarded_HoldsGuardUntilInterruptEnds(t *testing.T) {
+func TestGuarded_ReadersAndListenersHoldGuardUntilTheyEnd(t *testing.T) {
 	for _, g := range guarded {
 		for name, end := range g.ends {
 			t.Run(g.name+"/"+name, func(t *testing.T) {
@@ -434,7 +434,7 @@ func TestGuarded_ReleasesGuardOnce(t *testing.T) {
 
 // An interrupt unregisters from its context when it ends or is closed, because the context may live
 // as long as the program.
-func TestInterrupts_UnregisterFromContextAtTheirEnd(t *testing.T) {
+func TestInterrupts_ReadersAndListenersUnregisterFromContextAtEnd(t *testing.T) {
 	closedConn := func(t *testing.T) net.Conn {
 		client, conn := net.Pipe()
 		client.Close()

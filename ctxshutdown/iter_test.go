@@ -197,7 +197,7 @@ func TestSeq_CanBeIteratedTwice(t *testing.T) {
 
 // If the scope is stopped in the inner one of two nested loops, both loops end when their current
 // bodies have run to the end.
-func TestSeq_EndsNestedLoopsAfterTheirBodies(t *testing.T) {
+func TestSeq_StopInInnerLoopEndsBothLoopsAfterTheirBodies(t *testing.T) {
 	onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
 		outer, inner := queueOf(3), queueOf(5)
 		var done [][2]int

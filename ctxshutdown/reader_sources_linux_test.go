@@ -12,7 +12,7 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-func TestReader_StopsForEveryKindOfSourceOnLinux(t *testing.T) {
+func TestReader_EndsAtStopForEveryKindOfSourceOnLinux(t *testing.T) {
 	testOrigins(t, []origin{
 		{"FIFO", woken, true, "IO wait", func(t *testing.T) (io.Reader, io.Writer) {
 			path := filepath.Join(t.TempDir(), "fifo")

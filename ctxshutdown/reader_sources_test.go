@@ -155,7 +155,7 @@ func checkTransfer(t *testing.T, r io.Reader, w io.Writer, text string) {
 	}
 }
 
-func TestReader_StopsForEveryKindOfSource(t *testing.T) { testOrigins(t, origins) }
+func TestReader_EndsAtStopForEveryKindOfSource(t *testing.T) { testOrigins(t, origins) }
 
 func testOrigins(t *testing.T, origins []origin) {
 	for _, o := range origins {
@@ -271,7 +271,7 @@ func (o origin) testNeverBlocks(opt ctxshutdown.InterruptOption, canWake bool) f
 }
 
 // If the source has ended, Stopped returns false, even if the scope is stopped afterwards.
-func TestReader_StoppedIsFalseAtEndOfSource(t *testing.T) {
+func TestReader_StoppedReturnsFalseIfSourceEndedBeforeStop(t *testing.T) {
 	detached := []ctxshutdown.InterruptOption{ctxshutdown.Detached()}
 	for _, test := range []struct {
 		name string

@@ -14,7 +14,7 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-func TestReader_StopsForEveryKindOfSourceOnUnix(t *testing.T) {
+func TestReader_EndsAtStopForEveryKindOfSourceOnUnix(t *testing.T) {
 	testOrigins(t, []origin{
 		{"os.Pipe", woken, true, "IO wait", func(t *testing.T) (io.Reader, io.Writer) { return openPipe(t) }},
 		{"*os.File after Fd", atBoundary, true, "syscall", func(t *testing.T) (io.Reader, io.Writer) {
@@ -56,7 +56,7 @@ const stdinCase = "CTXSHUTDOWN_TEST_STDIN"
 
 // If the context of a Reader of standard input ends while a Read waits for input, the Read stops
 // waiting. Rest returns the input that arrives later.
-func TestReader_StopsWaitingForStdin(t *testing.T) {
+func TestReader_StopEndsReadThatWaitsForStdin(t *testing.T) {
 	for _, tier := range tiers {
 		t.Run(tier.name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSubprocess_ReadsStdin$")
@@ -99,7 +99,7 @@ func TestReader_StopsWaitingForStdin(t *testing.T) {
 	}
 }
 
-// TestSubprocess_ReadsStdin is not a test. TestReader_StopsWaitingForStdin runs it in another
+// TestSubprocess_ReadsStdin is not a test. TestReader_StopEndsReadThatWaitsForStdin runs it in another
 // process.
 func TestSubprocess_ReadsStdin(t *testing.T) {
 	name := os.Getenv(stdinCase)

@@ -25,7 +25,7 @@ import (
 
 // The test sets deadlines through the Reader before, during and after a Read that is woken.
 // Afterwards the source has the deadline that was set last, or none if none was set.
-func TestReader_RestoresDeadlineAfterWake(t *testing.T) {
+func TestReader_RestoresDeadlineOfUserAfterStopHasWokenRead(t *testing.T) {
 	// Times since the start of the test. Zero means not set, and a negative value removes the
 	// deadline.
 	type times = [3]time.Duration
@@ -110,7 +110,7 @@ func (c *slowConn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-func TestReader_AcceptsNewDeadlineWhileBeingWoken(t *testing.T) {
+func TestReader_AppliesDeadlineThatUserSetsWhileStopWakesRead(t *testing.T) {
 	onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
 		conn := newSlowConn()
 		r := ctxshutdown.NewReader(ctx, conn)
@@ -151,7 +151,7 @@ func (c *contestedConn) SetReadDeadline(t time.Time) error {
 }
 
 // Other code that sets a deadline on the source itself does not undo a wake.
-func TestReader_IsWokenAgainIfOtherCodeSetsDeadline(t *testing.T) {
+func TestReader_StopEndsReadEvenIfOtherCodeSetsDeadline(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
 		client, conn := net.Pipe()
 		defer client.Close()
@@ -210,7 +210,7 @@ func TestReader_GivesUpWakingSourceThatIgnoresDeadlines(t *testing.T) {
 
 // A deadline that the user has set on the source itself stays until the Reader wakes a Read, or
 // until a method of the Reader must set a deadline, as CanWake does.
-func TestReader_KeepsDeadlineSetOnSourceUntilWake(t *testing.T) {
+func TestReader_KeepsDeadlineOfSourceUntilStopWakesRead(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		use   func(r *ctxshutdown.Reader)
@@ -269,7 +269,7 @@ func TestReader_SetReadDeadlineFailsIfUnsupported(t *testing.T) {
 }
 
 // If a wake makes the source return bytes together with a time-out, Read returns these bytes.
-func TestReader_ReturnsBytesThatArriveWithTimeout(t *testing.T) {
+func TestReader_ReturnsBytesThatSourceReturnsWithTimeout(t *testing.T) {
 	onTiers(t, func(t *testing.T, ctx context.Context, end func()) {
 		conn := &deadlined{readerFunc(func(p []byte) (int, error) {
 			end()
@@ -291,7 +291,7 @@ func (*deadlined) SetReadDeadline(time.Time) error { return nil }
 
 // If a Read is blocked when the context ends, it returns the result of the source unchanged, even
 // if that is an error or io.EOF.
-func TestReader_ReturnsResultOfSource(t *testing.T) {
+func TestReader_ReadBlockedAtStopReturnsResultOfSourceUnchanged(t *testing.T) {
 	for _, want := range []result{
 		data("bytes"), {"bytes", 5, io.EOF}, {"bytes", 5, errCause}, {"", 0, io.EOF}, {"", 0, errCause}, {"", 0, nil},
 		{"bytes", 5, io.ErrUnexpectedEOF}, {"", 0, net.ErrClosed},
@@ -346,7 +346,7 @@ func TestReader_SetsNoDeadlineAfterPanicOfSource(t *testing.T) {
 
 // An error of the source unregisters the Reader from its context. The next Read registers it again,
 // so the end of the context still wakes that Read.
-func TestReader_StopWakesReadAfterErrorOfSource(t *testing.T) {
+func TestReader_StopWakesReadEvenIfEarlierReadFailed(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
 		client, conn := net.Pipe()
 		defer client.Close()
@@ -617,7 +617,7 @@ func TestReader_CloseWakesBlockedRead(t *testing.T) {
 
 // The source returns a result to the background goroutine after the scope has been stopped. Rest
 // returns that result first, and then reads from the source.
-func TestDetached_RestReturnsBytesOfPendingRead(t *testing.T) {
+func TestDetached_RestReturnsBytesOfReadPendingAtStop(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		flight func(p []byte) (int, error)
@@ -679,7 +679,7 @@ func TestDetached_RestReturnsBytesOfPendingRead(t *testing.T) {
 
 // If a buffer is too small for the result of the background read, Rest returns the result in
 // pieces.
-func TestDetached_RestLosesNoBytesWithSmallBuffer(t *testing.T) {
+func TestDetached_RestReturnsAllBytesToReadsWithSmallBuffer(t *testing.T) {
 	for _, size := range []int{1, 3, 7, 100} {
 		inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
 			src, w := unwakeable()

@@ -35,7 +35,7 @@ func hold(parent context.Context, name string, n int) *ctxshutdown.Swansong {
 
 type entries = []ctxshutdown.GuardEntry
 
-func TestReport_GroupsByScope(t *testing.T) {
+func TestReport_GroupsGuardsByScope(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		build   func(root *ctxshutdown.Swansong)
@@ -113,7 +113,7 @@ func TestReport_DoesNotChangeOnceMade(t *testing.T) {
 
 // String and LogValue list ten groups at most, because errors and log lines contain them. Entries
 // returns all groups.
-func TestReport_LimitsGroups(t *testing.T) {
+func TestReport_TextListsAtMostTenGroups(t *testing.T) {
 	for _, test := range []struct {
 		groups int
 		rest   string
@@ -140,7 +140,7 @@ func TestReport_LimitsGroups(t *testing.T) {
 	}
 }
 
-func TestReport_LogsCountAndGroups(t *testing.T) {
+func TestReport_LogLineHasCountAndGroupsOfGuards(t *testing.T) {
 	var buffer bytes.Buffer
 	logger := slog.New(slog.NewJSONHandler(&buffer, nil))
 	logged := func(r ctxshutdown.GuardReport) (got any) {
@@ -163,7 +163,7 @@ func TestReport_LogsCountAndGroups(t *testing.T) {
 
 // Each function that acquires a guard is called once. The report has the site and the age of each
 // guard.
-func TestReport_HasSiteAndAgeOfEachGuard(t *testing.T) {
+func TestReport_HasSourceLineAndAgeOfEachGuard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := ctxshutdown.New(t.Context(), ctxshutdown.WithName("app"), ctxshutdown.WithTrace())
 		jobs := child(root, ctxshutdown.WithName("jobs"))
@@ -221,7 +221,7 @@ func TestReport_HasSiteAndAgeOfEachGuard(t *testing.T) {
 	})
 }
 
-func TestReport_GroupsBySite(t *testing.T) {
+func TestReport_GroupsGuardsByLineThatAcquiredThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := ctxshutdown.New(t.Context(), ctxshutdown.WithName("app"), ctxshutdown.WithTrace())
 		var young, old string
@@ -265,7 +265,7 @@ func TestDrainError_NamesGuardsStillHeld(t *testing.T) {
 	})
 }
 
-func TestSwansong_PrintsItsPathInDerivedContexts(t *testing.T) {
+func TestSwansong_AndContextsDerivedFromItPrintPathOfScope(t *testing.T) {
 	root := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
 	s := child(root, ctxshutdown.WithName("http"))
 	got := []any{

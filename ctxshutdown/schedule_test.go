@@ -67,7 +67,7 @@ func TestShutdown_CancelsContextCreatedConcurrently(t *testing.T) {
 
 // Two concurrent first calls of Done create a standard context each. The context that is not used
 // does not stay registered with the parent.
-func TestDone_ConcurrentFirstCallsLeaveOneContextRegistered(t *testing.T) {
+func TestDone_ConcurrentFirstCallsRegisterOneContextWithParent(t *testing.T) {
 	parent, s := below()
 	var inner <-chan struct{}
 	parent.onDone = func() { inner = s.Done() }
@@ -83,7 +83,7 @@ func TestDone_ConcurrentFirstCallsLeaveOneContextRegistered(t *testing.T) {
 
 // If the last guard is released while Wait collects the guards for its error, Wait returns nil
 // instead of an error that lists no guard.
-func TestWait_ReturnsNilIfLastGuardIsReleasedDuringReport(t *testing.T) {
+func TestWait_ReturnsNilIfLastGuardIsReleasedWhileErrorIsMade(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	g := s.Guard()
 	ended := &meetingContext{Context: context.Background(), done: make(chan struct{}), err: context.Canceled}

@@ -69,7 +69,7 @@ func TestGuardReport_SummaryNamesRequestsAndJobs(t *testing.T) {
 
 // Guards that stand for no described work are counted in addition to it, and listed by the path of
 // the scope.
-func TestGuardReport_CountsGuardsBesideDescribedWork(t *testing.T) {
+func TestGuardReport_SummaryCountsGuardsThatStandForNoRequestOrJob(t *testing.T) {
 	for _, test := range []struct {
 		guards  int
 		work    ctxkey.Work

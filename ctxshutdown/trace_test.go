@@ -93,7 +93,7 @@ func giveUp(s *ctxshutdown.Swansong) {
 	s.Completion().Wait(ctx)
 }
 
-func TestTrace_LogsLateReleases(t *testing.T) {
+func TestTrace_LogsReleasesAfterForceOrAbandonedDrain(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		end  func(root, s *ctxshutdown.Swansong)
@@ -202,7 +202,7 @@ func TestTrace_SecondReleaseKeepsRecordsOfOtherGuards(t *testing.T) {
 }
 
 // When several goroutines release guards late, each release is logged with the right site.
-func TestTrace_LogsConcurrentLateReleases(t *testing.T) {
+func TestTrace_LogsRightLineOfConcurrentReleasesAfterForce(t *testing.T) {
 	const goroutines, each = 4, 200
 	r := new(records)
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithTrace(), r.logger())
@@ -232,7 +232,7 @@ func TestTrace_LogsConcurrentLateReleases(t *testing.T) {
 
 // A late release is logged after the guard has been released, so a slow logger cannot delay the
 // drain.
-func TestTrace_LogsLateReleaseAfterGuardIsReleased(t *testing.T) {
+func TestTrace_ReleaseAfterForceTakesEffectBeforeItIsLogged(t *testing.T) {
 	var s *ctxshutdown.Swansong
 	logged := false
 	logger := slog.New(slog.NewTextHandler(lateWriter(func() {
@@ -314,7 +314,7 @@ func TestTrace_LogsNothingByDefault(t *testing.T) {
 }
 
 // A report has the right site of a guard even if the runtime has moved the stack of the goroutine.
-func TestTrace_RecordsRightSiteIfStackMoves(t *testing.T) {
+func TestTrace_RecordsRightLineIfStackMoves(t *testing.T) {
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithTrace())
 	var site string
 	var deeper func(n int) // each call makes the stack larger, so the runtime moves it

@@ -117,7 +117,7 @@ func (m merged) Value(key any) any {
 
 // When a hard context ends, a blocked Write is cut short. When a soft context ends, a blocked Write
 // continues.
-func TestWriter_IsCutShortByHardContextOnly(t *testing.T) {
+func TestWriter_EndOfWorkCutsWriteShortButStopDoesNot(t *testing.T) {
 	type scope = *ctxshutdown.Swansong
 	force := func(_ *testing.T, root scope, _ context.Context) { root.Force(errCause) }
 	shutdown := func(_ *testing.T, root scope, _ context.Context) { root.ShutdownCause(errCause) }
@@ -178,7 +178,7 @@ func TestWriter_IsCutShortByHardContextOnly(t *testing.T) {
 	}
 }
 
-func TestWriter_RestoresDeadlineAfterWake(t *testing.T) {
+func TestWriter_RestoresDeadlineOfUserAfterContextEnds(t *testing.T) {
 	for _, tier := range tiers {
 		for name, set := range map[string]struct{ before, during, after time.Duration }{
 			"before": {before: time.Hour}, "during": {during: time.Hour}, "before and during": {time.Minute * 2, time.Hour, 0},
@@ -277,7 +277,7 @@ func TestWriter_StopJustBeforeDestinationWriteWakesWrite(t *testing.T) {
 // The context ends while ReadFrom reads from the source. With a soft context, ReadFrom still writes
 // the bytes that it has read. With a hard context, it does not write them, and returns an error
 // with the number of bytes lost. The same holds for io.Copy from a Reader.
-func TestWriter_WritesOrReportsBytesReadBeforeStop(t *testing.T) {
+func TestWriter_ReadFromWritesOrReportsBytesReadBeforeStop(t *testing.T) {
 	for name, copied := range map[string]func(w *ctxshutdown.Writer, ctx context.Context, src io.Reader) (int64, error){
 		"ReadFrom": func(w *ctxshutdown.Writer, _ context.Context, src io.Reader) (int64, error) { return w.ReadFrom(src) },
 		"io.Copy of a Reader": func(w *ctxshutdown.Writer, ctx context.Context, src io.Reader) (int64, error) {
@@ -302,7 +302,7 @@ func TestWriter_WritesOrReportsBytesReadBeforeStop(t *testing.T) {
 // Several goroutines write to one destination. When the hard context ends, all of these Writes are
 // cut short, even if one Write notices the end of the context before the AfterFunc that wakes the
 // others runs, or if a Write has failed before.
-func TestWriter_CutsAllConcurrentWritesShort(t *testing.T) {
+func TestWriter_EndOfWorkCutsAllConcurrentWritesShort(t *testing.T) {
 	for name, happens := range map[string]func(ctx *manual, w *ctxshutdown.Writer, fail chan<- error){
 		"another Write sees the end first": func(ctx *manual, w *ctxshutdown.Writer, _ chan<- error) {
 			ctx.end()
@@ -383,7 +383,7 @@ func TestWriter_CloseLetsBlockedWriteFinish(t *testing.T) {
 
 // A soft context ends while a Write to a TLS connection is blocked. Afterwards the TLS connection
 // is still usable.
-func TestWriter_EndOfSoftContextKeepsTLSConnectionUsable(t *testing.T) {
+func TestWriter_StopDuringWriteKeepsTLSConnectionUsable(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	w, r := connections(t, "tcp")
 	client, server := openTLS(t, w, r)
