@@ -15,7 +15,7 @@ import (
 
 // A value that comes after the time-out is discarded once, on the goroutine of the work, before the
 // work counts as returned. The loop has ended by then. docs/internals/eventloop.md#late-completions
-func TestOffloadTimeout_DiscardsLateValue(t *testing.T) {
+func TestOffloadTimeout_DiscardsValueReturnedAfterTimeoutOnce(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		err  error
@@ -50,7 +50,7 @@ func TestOffloadTimeout_DiscardsLateValue(t *testing.T) {
 
 // A value that comes in time is delivered and not discarded. Work that never begins returns no value.
 // docs/internals/eventloop.md#late-completions
-func TestOffload_DiscardsNoDeliveredValue(t *testing.T) {
+func TestOffload_DiscardsNoValueReturnedInTime(t *testing.T) {
 	l, p := startLoop(t), newPool(t, 2)
 	got := make(chan int, 2)
 	work := func(context.Context) (int, error) { return 7, nil }
@@ -65,7 +65,7 @@ func TestOffload_DiscardsNoDeliveredValue(t *testing.T) {
 // If an operation of Async does not end in time, done receives the time-out. No goroutine waits for
 // the operation. The operation counts as running until it calls complete, and its late value is
 // discarded. docs/internals/eventloop.md#async
-func TestAsync_DoneReceivesTimeout(t *testing.T) {
+func TestAsync_DoneReceivesErrorIfOperationTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context())
 		var complete func(string, error)
@@ -100,7 +100,7 @@ func TestAsync_DoneReceivesTimeout(t *testing.T) {
 
 // The result of an operation that ends in time reaches done on the loop once, whichever of the calls
 // of complete comes first. docs/internals/eventloop.md#async
-func TestAsync_DeliversFirstResult(t *testing.T) {
+func TestAsync_DeliversOneResultIfCompleteIsCalledTwice(t *testing.T) {
 	l := startLoop(t)
 	const n = 200
 	total := 0

@@ -19,7 +19,7 @@ import (
 
 const asDropper = "EVENTLOOP_TEST_DROPPER"
 
-// TestSubprocess_DropsLoops is the program that TestNew_StopsUnreachableLoop starts. If it is run
+// TestSubprocess_DropsLoops is the program that TestNew_LoopWithoutReferencesIsStopped starts. If it is run
 // directly, it checks nothing.
 func TestSubprocess_DropsLoops(t *testing.T) {
 	use, ok := droppers[os.Getenv(asDropper)]
@@ -67,7 +67,7 @@ var droppers = map[string]func(app *ctxshutdown.Swansong) <-chan struct{}{
 // A Loop that is unreachable stops when it has nothing to do, even if it was never started. So it
 // leaves no goroutine, and its parent scope can drain. A line on standard error names the call of
 // New.
-func TestNew_StopsUnreachableLoop(t *testing.T) {
+func TestNew_LoopWithoutReferencesIsStopped(t *testing.T) {
 	want := regexp.MustCompile(`^eventloop: the event loop "ledger", created at drop_test\.go:\d+, was garbage collected without Stop and has been stopped\n$`)
 	for name := range droppers {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestTimer_StopLetsUnreachableLoopEnd(t *testing.T) {
 
 // An unreachable loop is not stopped while something needs it: a timer, a handle, a method value,
 // the main function of Run, or an offload whose completion is still to come.
-func TestNew_DoesNotStopUnreachableLoopThatIsNeeded(t *testing.T) {
+func TestNew_LoopWithoutReferencesRunsOnWhileTimerOrHandleNeedsIt(t *testing.T) {
 	t.Run("timer", func(t *testing.T) {
 		app := ctxshutdown.New(t.Context())
 		var ticks atomic.Int64

@@ -10,7 +10,7 @@ import (
 // A mistake in a callback of the first example of the documentation, in the package comment and in
 // func Example, ends the program and prints the stack of the callback.
 // docs/internals/eventloop.md#panics
-func TestExample_MistakeInCallbackEndsProgram(t *testing.T) {
+func TestExample_PanicInItsCallbackEndsProgramWithStack(t *testing.T) {
 	const module = "github.com/swansong-go/swansong/"
 	inDoc := testkit.ExampleInDoc(t, `var state int
 

@@ -15,7 +15,7 @@ import (
 // Every method that waits for a loop or a pool returns ErrInCallback if a function that a loop runs
 // calls it, directly or through any number of other functions.
 // docs/internals/eventloop.md#waiting-in-a-callback
-func TestWaits_AreRefusedInCallbacks(t *testing.T) {
+func TestWaits_InCallbacksReturnErrInCallback(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		call func(l *eventloop.Loop, p *eventloop.Pool, f func())
@@ -68,7 +68,7 @@ func nested(depth int, f func()) {
 
 // An init function that waits for its own loop receives ErrInCallback, too.
 // docs/internals/eventloop.md#waiting-in-a-callback
-func TestWaits_AreRefusedInInit(t *testing.T) {
+func TestWaits_InInitFunctionAreRefused(t *testing.T) {
 	var l *eventloop.Loop
 	l = eventloop.New(t.Context(), eventloop.WithInit(func() error { return l.Quiesce(time.Hour) }))
 	testkit.ErrorIs(t, "Start", l.Start(), eventloop.ErrInCallback)
@@ -78,7 +78,7 @@ func TestWaits_AreRefusedInInit(t *testing.T) {
 // In a callback, a wait that has nothing to wait for, or whose time is over, returns as on any
 // other goroutine. Waits on goroutines that a callback starts, in main of Run and in jobs are
 // allowed. docs/internals/eventloop.md#waiting-in-a-callback
-func TestWaits_AreAllowedOutsideCallbacks(t *testing.T) {
+func TestWaits_InJobsAndGoroutinesOfCallbacksAreAllowed(t *testing.T) {
 	l, p := startLoop(t), newPool(t, 1)
 	runOn(t, l, func() {
 		testkit.ErrorIs(t, "WaitRunners", l.WaitRunners(t.Context()), nil)

@@ -32,7 +32,7 @@ func heap() (live, total uint64) {
 
 // A queue takes little more than a pointer per callback, is never copied, and is freed when it is
 // empty.
-func TestLoop_FreesMemoryOfLongQueue(t *testing.T) {
+func TestLoop_FreesMemoryOfLongQueueOnceItIsEmpty(t *testing.T) {
 	const n = 2_000_000
 	l := startLoop(t)
 	free := block(t, l)
@@ -59,7 +59,7 @@ func TestLoop_FreesMemoryOfLongQueue(t *testing.T) {
 
 // The values that a callback has captured can be garbage-collected once the callback has returned,
 // even while the next one is running.
-func TestLoop_FreesMemoryOfCallbacks(t *testing.T) {
+func TestLoop_FreesMemoryOfCallbackOnceItHasReturned(t *testing.T) {
 	l := startLoop(t)
 	free := block(t, l)
 	gone := postBig(l)
@@ -179,7 +179,7 @@ func TestOffload_FreesMemoryWhenFinished(t *testing.T) {
 }
 
 // A call of Quiesce that has timed out leaves nothing in the memory of a busy loop.
-func TestQuiesce_FreesMemoryAfterTimeout(t *testing.T) {
+func TestQuiesce_CallThatTimedOutLeavesNothingInMemory(t *testing.T) {
 	l := startLoop(t)
 	free := block(t, l)
 	defer free()

@@ -16,7 +16,7 @@ import (
 
 // When WaitIdle returns, the completions have been queued, and they run before the loop ends.
 // docs/internals/eventloop.md#pool
-func TestStop_AfterWaitIdleRunsCompletions(t *testing.T) {
+func TestWaitIdle_StopAfterItRunsAllCompletions(t *testing.T) {
 	l, p := startLoop(t), newPool(t, 3)
 	const n = 500
 	sum := 0
@@ -37,7 +37,7 @@ func TestStop_AfterWaitIdleRunsCompletions(t *testing.T) {
 // When WaitIdle returns, or the pool's completion resolves, all completions of offloads have been
 // queued at their loops. To make a mistake likely, other goroutines read the counts and so delay
 // the goroutines that queue completions. docs/internals/eventloop.md#pool
-func TestWaitIdle_ReturnsAfterCompletionsAreQueued(t *testing.T) {
+func TestWaitIdle_ReturnsAfterCompletionsOfOffloadsAreQueued(t *testing.T) {
 	for name, wait := range map[string]func(p *eventloop.Pool) error{
 		"WaitIdle": func(p *eventloop.Pool) error { return p.WaitIdle(context.Background()) },
 		"Stop":     func(p *eventloop.Pool) error { return p.Stop().Wait(context.Background()) },
@@ -66,7 +66,7 @@ func TestWaitIdle_ReturnsAfterCompletionsAreQueued(t *testing.T) {
 
 // After a time-out, the completion runs once with the time-out, the work continues, and its result
 // is discarded and counted. docs/internals/eventloop.md#late-completions
-func TestOffload_DiscardsLateResult(t *testing.T) {
+func TestOffloadTimeout_CountsResultReturnedAfterTimeoutAsDiscarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p := startedIn(t, t.Context()), eventloop.NewPool(t.Context(), 1)
 		var got []error
@@ -127,7 +127,7 @@ func TestOffloadTimeout_LeavesNoTimerIfWorkEndsInTime(t *testing.T) {
 
 // If the context of offloaded work ends, the completion receives the cause of the context, even if
 // the work returns another error and returns before its completion runs.
-func TestOffload_CompletionReceivesCauseOnCancel(t *testing.T) {
+func TestOffload_CompletionReceivesCauseIfContextOfWorkEnds(t *testing.T) {
 	l, p := startLoop(t), newPool(t, 2)
 	const n = 300
 	got := make(chan error, n)
@@ -205,7 +205,7 @@ func TestOffload_WorkMayOutliveLoop(t *testing.T) {
 
 // The time-out, the result, the stop of the loop and Force happen at about the same time for many
 // offloads. Each completion runs exactly once.
-func TestOffload_CompletesOnceInEveryRace(t *testing.T) {
+func TestOffload_CompletionRunsOnceIfTimeoutAndStopRace(t *testing.T) {
 	for range 200 {
 		app := ctxshutdown.New(context.Background())
 		l, p := eventloop.New(app), eventloop.NewPool(app, 3)
@@ -266,7 +266,7 @@ func TestOffload_FailsOnStoppedPool(t *testing.T) {
 // An offload that the pool refuses is never counted as running, even while the loop is being
 // stopped. In the test, the loop is awake and may end as soon as the last promised completion is
 // cancelled.
-func TestOffload_IsNotCountedIfRefused(t *testing.T) {
+func TestOffload_RefusedByPoolNeverCountsAsRunning(t *testing.T) {
 	p := newPool(t, 1)
 	awaitDone(t, p.Stop())
 	for range 80 {
@@ -303,7 +303,7 @@ func TestOffload_IsNotCountedIfRefused(t *testing.T) {
 // An offload is no longer counted once its completion has been queued. In the test, other
 // goroutines read the counts to delay both steps: if they were separate, the loop could end between
 // them.
-func TestOffload_IsNotCountedOnceCompleted(t *testing.T) {
+func TestOffload_CountsAsRunningUntilCompletionIsQueued(t *testing.T) {
 	p := newPool(t, 2)
 	for range 200 {
 		l := startLoop(t)

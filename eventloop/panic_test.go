@@ -226,7 +226,7 @@ func TestPanic_InManyCallbacksSkipsNoCallbackOfDrain(t *testing.T) {
 // every one of them calls Goexit. After a Goexit, waiting for the loop in a callback is still
 // refused. The stack does not grow from one callback to the next; otherwise it could exceed its
 // limit, which ends the program. docs/internals/eventloop.md#panics
-func TestPanic_GoexitInEveryCallbackSkipsNoCallback(t *testing.T) {
+func TestPanic_LoopRunsAllCallbacksEvenIfEachCallsGoexit(t *testing.T) {
 	l := startLoop(t)
 	free := block(t, l)
 	var depths []int
@@ -268,7 +268,7 @@ func TestWithInit_PanicIsReturnedByStart(t *testing.T) {
 
 // A pool recovers and counts panics. If the work of an offload panics, the completion receives the
 // panic as its error.
-func TestPool_RecoversAndCountsPanics(t *testing.T) {
+func TestPool_RecoversAndCountsPanicsOfJobs(t *testing.T) {
 	var told []string
 	p := newPool(t, 1, eventloop.WithPanicHandler(func(err *eventloop.PanicError) bool {
 		told = append(told, err.In)

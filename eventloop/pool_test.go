@@ -17,7 +17,7 @@ import (
 
 // A pool uses as many goroutines as it has workers, never more, and none when there is nothing to
 // do.
-func TestPool_RunsAtMostItsWorkers(t *testing.T) {
+func TestPool_RunsNoMoreJobsAtOnceThanItHasWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers = 3
 		p := eventloop.NewPool(t.Context(), workers)
@@ -119,7 +119,7 @@ func TestPool_RunsAcceptedJobsDuringStop(t *testing.T) {
 
 // The completion of a stopped pool resolves when its last job has finished, and not before.
 // docs/internals/eventloop.md#pool
-func TestPool_CompletesAfterItsLastJob(t *testing.T) {
+func TestPool_CompletionResolvesAfterLastJobOfStoppedPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := eventloop.NewPool(t.Context(), 1)
 		began := time.Now()

@@ -109,7 +109,7 @@ func TestQuiesce_TimesOutOnEndlessPosts(t *testing.T) {
 }
 
 // Before a loop is started, nothing can be queued, but handles may be held.
-func TestQuiesce_WaitsForHandlesBeforeStart(t *testing.T) {
+func TestQuiesce_BeforeStartWaitsForHeldHandles(t *testing.T) {
 	l := eventloop.New(context.Background())
 	testkit.ErrorIs(t, "Quiesce", l.Quiesce(tooLong), nil)
 	h, ok := l.Handle()
@@ -142,7 +142,7 @@ func TestQuiesce_ReturnsWhenLoopEnds(t *testing.T) {
 
 // When Run has returned, the loop can no longer run callbacks. So Quiesce returns an error if the
 // loop has refused callbacks since it was stopped. docs/internals/eventloop.md#quiesce
-func TestQuiesce_FailsAfterRunIfCallbacksWereRefused(t *testing.T) {
+func TestQuiesce_FailsAfterRunIfPostWasRefusedSinceStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := eventloop.New(t.Context())
 		isTrue(t, "refused before the start", !l.Post(never(t, "a callback before the start")))
@@ -224,7 +224,7 @@ func TestQuiesce_NeverReturnsNilWhileFunctionsRun(t *testing.T) {
 
 // The error of Quiesce names the kind of function that is running, even if it is not a callback
 // that Queued counts. docs/internals/eventloop.md#quiesce
-func TestQuiesce_NamesRunningFunction(t *testing.T) {
+func TestQuiesce_ErrorNamesKindOfRunningFunction(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		hang  func(l *eventloop.Loop, until chan struct{})
@@ -267,7 +267,7 @@ func TestQuiesce_NamesRunningFunction(t *testing.T) {
 
 // The error of Quiesce names an init function that does not return, even if the loop has been
 // stopped since.
-func TestQuiesce_NamesInitFunction(t *testing.T) {
+func TestQuiesce_ErrorSaysThatInitFunctionStillRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		until := make(chan struct{})
 		l := eventloop.New(t.Context(), eventloop.WithInit(func() error { <-until; return nil }))
@@ -310,7 +310,7 @@ func TestQuiesce_ZeroTimeoutReturnsNilIfLoopIsIdle(t *testing.T) {
 
 // An error of Quiesce never shows only zeros, even if the last handle is released right after the
 // time-out.
-func TestQuiesce_ErrorNeverShowsOnlyZeros(t *testing.T) {
+func TestQuiesce_ErrorNeverShowsOnlyZeroCounts(t *testing.T) {
 	l := startLoop(t)
 	for range 20_000 {
 		h, ok := l.Handle()
@@ -328,7 +328,7 @@ func TestQuiesce_ErrorNeverShowsOnlyZeros(t *testing.T) {
 }
 
 // Quiesce waits for a handle that is created while Quiesce waits for the loop.
-func TestQuiesce_WaitsForNewHandle(t *testing.T) {
+func TestQuiesce_WaitsForHandleCreatedDuringCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context())
 		free := block(t, l)
@@ -365,7 +365,7 @@ func TestQuiesce_WaitsForCompletionOfTimedOutOffload(t *testing.T) {
 // Each producer holds a handle and is stopped before the loop. Quiesce counts the producers that
 // have not been stopped. Callbacks that a producer posts after it has released its handle are
 // refused and counted. docs/internals/eventloop.md#shutdown-handle
-func TestQuiesce_CountsProducersThatWereNotStopped(t *testing.T) {
+func TestQuiesce_CountsGoroutinesThatStillHoldHandles(t *testing.T) {
 	l := startLoop(t)
 	const producers = 3
 	var stop [producers]chan struct{}

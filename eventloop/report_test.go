@@ -13,7 +13,7 @@ import (
 // Reports count guards that the user has acquired in the scope of a loop or a pool, in addition to
 // the callbacks or jobs, so that the user learns what a drain waits for.
 // docs/internals/eventloop.md#scope
-func TestReport_CountsGuardsThatUserHasAcquired(t *testing.T) {
+func TestGuardReport_CountsGuardsOfUserInAdditionToCallbacks(t *testing.T) {
 	type report struct {
 		Count   int
 		Summary string

@@ -55,7 +55,7 @@ func TestWithQueueLimit_RefusesNoCompletion(t *testing.T) {
 
 // PostWait waits until a callback has finished, even if the loop was idle before. The counter
 // Waited counts such calls. docs/internals/eventloop.md#limits
-func TestPostWait_WaitsForRoom(t *testing.T) {
+func TestPostWait_WaitsUntilFullQueueHasRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context(), eventloop.WithQueueLimit(1))
 		testkit.ErrorIs(t, "PostWait to an idle loop", l.PostWait(t.Context(), nop), nil)
@@ -218,7 +218,7 @@ func TestOffload_ToStoppedFullPoolReturnsErrPoolStopped(t *testing.T) {
 
 // SubmitWait waits until a job has finished, the pool is stopped, or its context ends.
 // docs/internals/eventloop.md#limits
-func TestSubmitWait_WaitsForRoom(t *testing.T) {
+func TestSubmitWait_WaitsUntilFullQueueHasRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := eventloop.NewPool(t.Context(), 1, eventloop.WithQueueLimit(1))
 		began := time.Now()

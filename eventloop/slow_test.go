@@ -84,7 +84,7 @@ func TestWithSlowCallback_LongestWaitIsExactForEachCallback(t *testing.T) {
 // A callback waits for those before it in its batch. Of the callbacks of a batch that waited longer
 // than the limit, the hook gets the first; the counter shows the longest wait.
 // docs/internals/eventloop.md#slow-callbacks
-func TestWithSlowCallback_MeasuresWaitsInsideABatch(t *testing.T) {
+func TestWithSlowCallback_MeasuresWaitForEarlierCallbacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []time.Duration
 		l := startedIn(t, t.Context(), eventloop.WithSlowCallback(time.Second, func(s eventloop.SlowCallback) { got = append(got, s.Waited) }))

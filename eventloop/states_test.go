@@ -75,7 +75,7 @@ func TestPost_IsAcceptedOnlyWhileRunning(t *testing.T) {
 
 // Timers, offloads and handles are accepted only in the documented states. In other states, the
 // error names the reason.
-func TestLoop_AcceptsTimersAndOffloadsInDocumentedStates(t *testing.T) {
+func TestLoop_RefusesTimersAndOffloadsBeforeStartAndAfterStop(t *testing.T) {
 	for _, state := range states {
 		inState(t, state, func(t *testing.T, l *eventloop.Loop) {
 			why := map[eventloop.State]error{eventloop.Idle: eventloop.ErrNotRunning, eventloop.Starting: eventloop.ErrNotRunning,

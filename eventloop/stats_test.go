@@ -77,7 +77,7 @@ func TestStats_CountEachKindOfEvent(t *testing.T) {
 
 // After a shutdown in the documented order, all counters that indicate a wrong order are zero.
 // docs/internals/eventloop.md#counters
-func TestStats_CountNoMistakesAfterOrderlyShutdown(t *testing.T) {
+func TestStats_ErrorCountersAreZeroIfProducersStopBeforeLoop(t *testing.T) {
 	l, p := startLoop(t), newPool(t, 2)
 	handle := l.ShutdownHandle()
 	var producers sync.WaitGroup
@@ -139,7 +139,7 @@ func TestStats_CanBeReadAfterLoopHasEnded(t *testing.T) {
 
 // Trigger may be called from any goroutine, any number of times.
 // docs/internals/eventloop.md#shutdown-handle
-func TestShutdownHandle_TriggersFromAnyGoroutine(t *testing.T) {
+func TestShutdownHandle_TriggerMayBeCalledConcurrently(t *testing.T) {
 	handle := startLoop(t).ShutdownHandle()
 	var racing sync.WaitGroup
 	for range 8 {

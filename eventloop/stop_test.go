@@ -17,7 +17,7 @@ import (
 // While a loop is stopped, other goroutines post callbacks. An accepted callback runs exactly once,
 // and a refused one never runs; both are counted. If Post did not check the state while it holds
 // the lock, some accepted callbacks would not run. docs/internals/eventloop.md#post
-func TestPost_CallbacksAcceptedDuringStopRun(t *testing.T) {
+func TestPost_CallbackAcceptedDuringStopRunsOnce(t *testing.T) {
 	const posters, rounds, most = 8, 60, 2_000
 	for round := range rounds {
 		l := eventloop.New(context.Background())
@@ -128,7 +128,7 @@ func TestStop_ChangesStateThenDrains(t *testing.T) {
 
 // When the scope of the loop is done, Post is refused already. In the test, it takes a while to
 // stop the scope, because the scope has many descendants. docs/internals/eventloop.md#stop
-func TestStop_RefusesPostBeforeScopeIsDone(t *testing.T) {
+func TestStop_PostIsRefusedOnceScopeIsDone(t *testing.T) {
 	for range 5 {
 		l := startLoop(t)
 		for range 10_000 {
@@ -229,7 +229,7 @@ func TestStop_FromCallbackStopsLoopWithoutDeadlock(t *testing.T) {
 // A callback may drop the last reference to its loop. The loop still runs the callbacks that it has
 // accepted, and a stop of its scope still stops the loop.
 // docs/internals/eventloop.md#stop-from-a-callback
-func TestStop_ReachesLoopWithoutReferences(t *testing.T) {
+func TestStop_OfScopeStopsLoopWithoutReferences(t *testing.T) {
 	app := ctxshutdown.New(context.Background())
 	l := eventloop.New(app)
 	if err := l.Start(); err != nil {
@@ -286,7 +286,7 @@ func TestStop_OfParentScopeStopsLoop(t *testing.T) {
 // cancelled timers are counted. If a parent scope is stopped, the state of the loop changes first,
 // and then another goroutine cancels the timers and triggers the handle. With many timers this
 // takes a while, during which the loop must not end.
-func TestStop_CompletionWaitsForTimersAndShutdownHandle(t *testing.T) {
+func TestStop_LoopEndsAfterTimersAreCancelledAndHandleTriggered(t *testing.T) {
 	// Cancelling this many timers takes so long that the loop could end first.
 	const timers = 50_000
 	for range 30 {
@@ -310,7 +310,7 @@ func TestStop_CompletionWaitsForTimersAndShutdownHandle(t *testing.T) {
 
 // If a loop was never started, or was created in a stopped scope, its completion also resolves only
 // after the shutdown handle has been triggered.
-func TestStop_LoopNeverStartedCompletesAfterTriggerOfHandle(t *testing.T) {
+func TestStop_OfLoopNeverStartedTriggersShutdownHandle(t *testing.T) {
 	for range 100 {
 		app := ctxshutdown.New(context.Background())
 		l := eventloop.New(app)
@@ -327,7 +327,7 @@ func TestStop_LoopNeverStartedCompletesAfterTriggerOfHandle(t *testing.T) {
 // If two goroutines call Stop, the second call, too, returns only when the shutdown handle has been
 // triggered. In the test, a callback makes the second call as soon as the first one has changed the
 // state.
-func TestStop_SecondCallWaitsForTriggerOfHandle(t *testing.T) {
+func TestStop_SecondCallReturnsAfterShutdownHandleIsTriggered(t *testing.T) {
 	for range 10 {
 		l := startLoop(t)
 		// Cancelling this many timers takes so long that the second call begins meanwhile.
@@ -462,7 +462,7 @@ func TestStop_EndsLoopDespiteEndlessPosts(t *testing.T) {
 
 // The guard of a loop stands for all of its callbacks. Reports count the callbacks, and the timer
 // function that is running. docs/internals/eventloop.md#scope
-func TestReport_CountsCallbacksThatShareGuard(t *testing.T) {
+func TestGuardReport_CountsQueuedCallbacksAndNotOnlyGuardOfLoop(t *testing.T) {
 	l := startLoop(t)
 	summary := func() string { return l.Scope().GuardReport().Summary() }
 	free := block(t, l)

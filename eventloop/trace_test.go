@@ -137,7 +137,7 @@ func TestTrace_NamesUserLineAndStackOfBlockedFunction(t *testing.T) {
 
 // During Run, too, a summary names the line that has posted the callback, and not that of Run or New,
 // whose guards are older.
-func TestTrace_SummaryNamesCallbackInsteadOfOlderGuardOfRun(t *testing.T) {
+func TestTrace_SummaryNamesLineThatPostedRunningCallback(t *testing.T) {
 	l := eventloop.New(ctxshutdown.New(context.Background(), ctxshutdown.WithTrace()))
 	testkit.Equal(t, "error of Run", l.Run(context.Background(), func(context.Context) error {
 		s := stuckFunc{make(chan struct{}), make(chan struct{})}
@@ -153,7 +153,7 @@ func TestTrace_SummaryNamesCallbackInsteadOfOlderGuardOfRun(t *testing.T) {
 
 // A summary names the line of a guard that the program has acquired on the scope of a loop, even
 // while the loop has nothing to run.
-func TestTrace_SummaryNamesGuardOfProgramOnIdleLoop(t *testing.T) {
+func TestTrace_SummaryNamesLineOfUsersGuardIfLoopIsIdle(t *testing.T) {
 	l := eventloop.New(ctxshutdown.New(context.Background(), ctxshutdown.WithTrace()))
 	g := l.Scope().Guard()
 	site := lineAbove()
