@@ -2,6 +2,7 @@ package lspconn
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"time"
 )
@@ -64,3 +65,14 @@ var ErrorLine = errorLine
 
 // EndOfStderr returns what a report contains of a server's stderr.
 var EndOfStderr = endOfStderr
+
+// CancelTaken returns the error that answers a request which the server cancels after a goroutine
+// has taken the request from the inbox, and before that goroutine calls the handler.
+func CancelTaken() *ResponseError {
+	b := newInbox(&Conn{})
+	method := "client/ask"
+	b.waiting = []message{{ID: json.RawMessage(`"q1"`), Method: &method}}
+	m, _ := b.next()
+	b.cancelRequest(json.RawMessage(`{"id":"q1"}`))
+	return b.begin(&handling{inbox: b, request: true, id: m.ID})
+}

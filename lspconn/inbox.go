@@ -30,6 +30,7 @@ type inbox struct {
 	mu         sync.Mutex
 	space      sync.Cond // signalled when fewer messages wait
 	waiting    []message
+	taken      message                // the message that was last taken from waiting; its handler may not have been called yet
 	delivering bool                   // a goroutine delivers, or is in a handler for which the next message waits
 	running    map[*handling]struct{} // all handlers that have not returned
 	async      int                    // how many requests have a handler that has called Async and not returned
@@ -134,18 +135,19 @@ func (b *inbox) deliver() {
 	}
 }
 
+// The method next takes the first message that waits. It returns false if there is none.
 func (b *inbox) next() (m message, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.waiting) == 0 {
-		b.waiting, b.delivering = nil, false
+		b.taken, b.waiting, b.delivering = message{}, nil, false
 		b.checkDelivered()
 		return m, false
 	}
-	m, b.waiting[0] = b.waiting[0], message{}
+	b.taken, b.waiting[0] = b.waiting[0], message{}
 	b.waiting = b.waiting[1:]
 	b.space.Signal()
-	return m, true
+	return b.taken, true
 }
 
 // begin makes h the handler for which the next message waits. If the handler of a request must not
@@ -155,6 +157,8 @@ func (b *inbox) begin(h *handling) *ResponseError {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
+	case h.request && b.taken.cancelled:
+		return errRequestCancelled
 	case b.stopped:
 		return errRequestDiscarded
 	case h.request && b.async >= maxAsync:
@@ -248,9 +252,13 @@ func (b *inbox) cancelRequest(params json.RawMessage) {
 			h.cancel(errRequestCancelled)
 		}
 	}
-	for i := range b.waiting {
-		if m := &b.waiting[i]; m.Method != nil && bytes.Equal(m.ID, cancelled.ID) {
+	cancel := func(m *message) {
+		if m.Method != nil && bytes.Equal(m.ID, cancelled.ID) {
 			m.cancelled = true
 		}
+	}
+	cancel(&b.taken)
+	for i := range b.waiting {
+		cancel(&b.waiting[i])
 	}
 }

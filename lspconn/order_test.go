@@ -264,6 +264,13 @@ func TestOnRequest_ContextEndsWithCauseAtCloseOrCancel(t *testing.T) {
 	}
 }
 
+// The handler of a request is not called if the server cancels the request just before the call.
+// docs/internals/lspconn.md#server-requests
+func TestOnRequest_NotCalledIfCancelledJustBefore(t *testing.T) {
+	want := &lspconn.ResponseError{Code: lspconn.CodeRequestCancelled, Message: "the server has cancelled the request"}
+	testkit.Equal(t, "answer", lspconn.CancelTaken(), want)
+}
+
 // A handler that does not return delays closing by a fifth of the deadline at most: its request is
 // then answered with an error, and the messages behind it are delivered, without a call of another
 // handler. docs/internals/lspconn.md#deadline

@@ -41,12 +41,9 @@ func (b *inbox) request(m message) (ordered bool) {
 	var refusal *ResponseError
 	h := &handling{inbox: b, request: true, id: m.ID}
 	var ctx context.Context
-	switch {
-	case m.cancelled:
-		refusal = errRequestCancelled
-	case c.server.OnRequest == nil:
+	if c.server.OnRequest == nil {
 		refusal = &ResponseError{Code: CodeMethodNotFound, Message: "method not found: " + *m.Method}
-	default:
+	} else {
 		ctx, h.cancel = context.WithCancelCause(context.WithValue(c.requestScope, handlingKey{}, h))
 		defer h.cancel(nil)
 		refusal = b.begin(h)
