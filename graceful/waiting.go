@@ -78,11 +78,11 @@ func (w *waitReporter) report() {
 }
 
 func (w *waitReporter) write() {
+	now := w.current() // before the guards are listed, because phase Exit, which may begin meanwhile, has no time limit
 	held := w.scope.GuardReport()
-	if held.Count() == 0 {
+	if held.Count() == 0 || now.Rung == Exit {
 		return
 	}
-	now := w.current()
 	text := describeWait(now.Status, time.Now(), held)
 	w.manager.notify("STATUS=" + text)
 	hint := ""

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/swansong-go/swansong/eventloop"
 	"github.com/swansong-go/swansong/graceful"
 	"github.com/swansong-go/swansong/httpdrain"
+	"github.com/swansong-go/swansong/internal/ctxkey"
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
@@ -230,6 +232,34 @@ func (d slowDisk) Write(p []byte) (int, error) {
 		time.Sleep(time.Millisecond)
 	}
 	return d.Writer.Write(p)
+}
+
+// If the drain ends while Run lists the guards for a report, the report still has the time that was left.
+func TestRun_ReportHasTimeLeftIfDrainEndsMeanwhile(t *testing.T) {
+	bubble(t, func(b *testRun) {
+		ended := make(chan struct{})
+		var once sync.Once
+		err := b.run(func(s *ctxshutdown.Swansong) error {
+			process(t, s).Watch(func(st graceful.Status) {
+				if st.Rung == graceful.Exit {
+					close(ended)
+				}
+			})
+			var job *ctxshutdown.Guard
+			d := &ctxkey.WorkDescriber{Describe: func(int) ctxkey.Work {
+				once.Do(func() { // a second after the stop, the report calls Describe
+					job.Release()
+					<-ended
+				})
+				return ctxkey.Work{Noun: "job", Count: 1}
+			}}
+			d.Scope, _ = ctxshutdown.WithCancel(context.WithValue(s, ctxkey.Describer{}, d))
+			job = d.Scope.(*ctxshutdown.Swansong).Guard()
+			return untilStopped(s)
+		})
+		testkit.Equal(t, "error", err, nil)
+		testkit.Equal(t, "output", b.out.String(), "graceful: waiting for 1 job; cancelling them in 9 s\n")
+	})
 }
 
 // Run writes nothing about a drain that takes no longer than a second.
