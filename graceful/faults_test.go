@@ -32,7 +32,7 @@ func (f panicking) Handle(_ context.Context, r slog.Record) error {
 func (f panicking) Write([]byte) (int, error) { f.fault(); return 0, nil }
 
 // A callback that panics stops the process like a panic of f. Run drains before it panics.
-func TestRun_DrainsBeforeCallbackPanics(t *testing.T) {
+func TestRun_DrainsBeforePanicOfUsersCallbackEndsProcess(t *testing.T) {
 	watch := func(rung graceful.Rung) func(t *testing.T, s *ctxshutdown.Swansong, fault func()) {
 		return func(t *testing.T, s *ctxshutdown.Swansong, fault func()) {
 			over := false

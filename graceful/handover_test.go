@@ -7,7 +7,7 @@ import (
 
 // In every order of the calls of give and close, either close returns the error that was given, or
 // give returns false.
-func TestHandover_ErrorIsEitherDeliveredOrRefused(t *testing.T) {
+func TestHandover_ErrorGivenDuringCloseIsDeliveredOrRefused(t *testing.T) {
 	said := errors.New("said")
 	meet := make(chan *handover)
 	given := make(chan bool)

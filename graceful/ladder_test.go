@@ -10,7 +10,7 @@ import (
 
 // The ladder, the state machine of the phases, has few states. The test extends every sequence of
 // events until it leads to a state that is already known, and checks every step.
-func TestPhases_ObeyRulesForEverySequenceOfEvents(t *testing.T) {
+func TestPhases_StateMachineObeysRulesForEverySequenceOfEvents(t *testing.T) {
 	const depth = 12
 	why := errors.New("why")
 	for _, delay := range []time.Duration{0, 5 * time.Second} {
@@ -138,7 +138,7 @@ func TestPhases_SignalRepeatedWithinSecondIsIgnored(t *testing.T) {
 
 // No sequence of extensions moves the end of Soft to an earlier time, or by more than maxExtension
 // in total.
-func TestPhases_TotalExtensionOfSoftIsLimited(t *testing.T) {
+func TestPhases_ExtensionsNeverShortenDrainOrExceedLimitInTotal(t *testing.T) {
 	start := time.Unix(0, 0)
 	for _, delay := range []time.Duration{0, 5 * time.Second} {
 		l := ladder{delay: delay, soft: 10 * time.Second, hard: 2 * time.Second, maxExtension: 7 * time.Second}

@@ -136,7 +136,7 @@ func TestReady_WarnsOfUnusedListener(t *testing.T) {
 	}
 }
 
-func TestListen_ReportsWrongEnvironment(t *testing.T) {
+func TestListen_ReportsInvalidListenersInEnvironment(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -79,7 +79,7 @@ func TestNotify_NotifiesSystemdOfEachPhase(t *testing.T) {
 }
 
 // During LameDuck, the time that Run requests from systemd covers all three phases.
-func TestNotify_TimeRequestedInLameDuckCoversAllPhases(t *testing.T) {
+func TestNotify_TimeRequestedFromSystemdCoversAllPhases(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "notify")
 	s := listen(t, name)
 	p := start(t, "extends-duck", "NOTIFY_SOCKET="+name)
@@ -100,7 +100,7 @@ func TestNotify_TimeRequestedInLameDuckCoversAllPhases(t *testing.T) {
 // one second after the last phase. After a second of draining, Run sends systemd a status that says
 // what the drain waits for. The test runs in a synctest bubble, where the times of messages are
 // exact.
-func TestNotify_SendsWatchdogAndExtensionInTime(t *testing.T) {
+func TestNotify_SystemdGetsWatchdogPingsAndNeededTimeDuringDrain(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "notify")
 	s := listen(t, name)
 	t.Setenv("NOTIFY_SOCKET", name)

@@ -100,7 +100,7 @@ func TestInOrder_StopsStageAfterPreviousDrained(t *testing.T) {
 	})
 }
 
-func TestInOrder_ReportsStageStoppedOutOfTurn(t *testing.T) {
+func TestInOrder_ReturnsErrorIfStageStopsOutOfTurn(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		err := b.run(func(s *ctxshutdown.Swansong) error {
 			first, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("first"))
@@ -132,7 +132,7 @@ func TestInOrder_ForceStopsRemainingStagesAtOnce(t *testing.T) {
 }
 
 // If the scope does not come from Run, the stages share ten seconds.
-func TestInOrder_StagesShareTenSecondsWithoutRun(t *testing.T) {
+func TestInOrder_StagesShareTenSecondsIfScopeIsNotFromRun(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		s := ctxshutdown.New(b.Context())
 		var stopped [2]time.Duration

@@ -122,7 +122,7 @@ func init() {
 
 // The process that reads the output of a program ends while the program serves, or while it drains.
 // The program drains, and is not ended by the write of its last line either.
-func TestRun_DrainsAfterReaderOfOutputEnds(t *testing.T) {
+func TestRun_DrainsEvenIfProcessThatReadsOutputEnds(t *testing.T) {
 	for _, test := range []struct {
 		role  string
 		first os.Signal // the signal that the program receives before its output is lost
@@ -217,7 +217,7 @@ func TestRun_LeavesIgnoredSignalsIgnored(t *testing.T) {
 
 // A panic in a goroutine that the method Go of a scope has started ends the process at once:
 // neither the drain nor the deferred calls of main are executed.
-func TestRun_PanicInGoSkipsDrain(t *testing.T) {
+func TestRun_PanicInGoroutineOfGoEndsProcessWithoutDrain(t *testing.T) {
 	p := start(t, "panic in Go")
 	testkit.Equal(t, "exit code", p.awaitExit(), 2)
 	testkit.Equal(t, "deferred calls of main ran", strings.Contains(p.output(), "deferred"), false)

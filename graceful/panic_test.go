@@ -29,7 +29,7 @@ func panicked(t *testing.T, s *ctxshutdown.Swansong) func(who string, value any,
 
 // A panic that stops an event loop is logged while the process drains. It makes the process unready
 // at once, without a lame duck, and becomes the error of Run.
-func TestRun_ReturnsPanicThatStopsLoop(t *testing.T) {
+func TestRun_PanicThatStopsLoopStartsDrainAndIsReturned(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		f    error // the error that the function given to Run returns
@@ -77,7 +77,7 @@ func TestRun_ReturnsPanicThatStopsLoop(t *testing.T) {
 
 // Every panic that has stopped a loop is in the error of Run and in the log. With a logger, nothing
 // is written to the output.
-func TestRun_LogsAndReturnsPanicThatStopsEventLoop(t *testing.T) {
+func TestRun_LogAndErrorHaveEveryPanicThatStoppedLoop(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		var log output
 		err := b.run(func(s *ctxshutdown.Swansong) error {
@@ -101,7 +101,7 @@ func TestRun_LogsAndReturnsPanicThatStopsEventLoop(t *testing.T) {
 
 // If the output panics while Run writes to it that a panic has stopped a loop, Run raises the panic
 // of the output.
-func TestRun_RaisesPanicOfOutputThatPanicOfLoopIsWrittenTo(t *testing.T) {
+func TestRun_RaisesPanicOfOutputWriter(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		defer func() {
 			if p, ok := recover().(*graceful.PanicError); !ok || p.Value != errFault || !bytes.Contains(p.Stack, []byte("panic_test.go")) {
@@ -117,7 +117,7 @@ func TestRun_RaisesPanicOfOutputThatPanicOfLoopIsWrittenTo(t *testing.T) {
 
 // A panic that stops a loop after Run has returned ends the program, because the result of Run
 // cannot change any more.
-func TestRun_CrashesIfPanicStopsLoopAfterReturn(t *testing.T) {
+func TestRun_PanicThatStopsLoopAfterRunReturnedCrashesProgram(t *testing.T) {
 	p := start(t, "late panic of a loop")
 	testkit.Equal(t, "exit code", p.awaitExit(), 2)
 	if !strings.Contains(p.stderr.String(), `panic: graceful: a panic has stopped the pool "audits": oops`) {
@@ -127,7 +127,7 @@ func TestRun_CrashesIfPanicStopsLoopAfterReturn(t *testing.T) {
 
 // A panic of f or of a hook is written while the process still drains, because the process may be
 // killed before the drain has ended. The stack of the panic is written once.
-func TestRun_WritesPanicDuringDrain(t *testing.T) {
+func TestRun_WritesPanicBeforeDrainEnds(t *testing.T) {
 	discardErrors := slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError + 1}))
 	for _, test := range []struct {
 		name string

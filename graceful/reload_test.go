@@ -74,7 +74,7 @@ func signalled(b *testRun, signals chan os.Signal, f func(s *ctxshutdown.Swanson
 // Several signals during a call lead to one more call. During a drain, SIGHUP neither reloads nor
 // cuts the drain short. The drain ends the context of a call that is running, and waits for the
 // call.
-func TestWithReload_CallsAreNeverConcurrent(t *testing.T) {
+func TestWithReload_ReloadFunctionIsNeverCalledConcurrently(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		signals := make(chan os.Signal)
 		var calls []time.Duration

@@ -22,7 +22,7 @@ import (
 
 // In the tests of this file, the context of Run ends after one second, which begins the stop.
 
-func TestRun_PhasesBeginAtTheirTimes(t *testing.T) {
+func TestRun_PhasesBeginAtConfiguredTimes(t *testing.T) {
 	const s = time.Second
 	type paths = []step
 	duck := graceful.WithLameDuck(5 * s)
@@ -135,7 +135,7 @@ func (e uncomparable) Error() string { return fmt.Sprint([]string(e)) }
 
 // The scope that Run passes to f has the values of Run's context, but neither its cancellation nor
 // its deadline.
-func TestRun_ScopeHasValuesButNotCancellation(t *testing.T) {
+func TestRun_ScopeKeepsValuesButNotCancellationOfContext(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		type key struct{}
 		ctx, cancel := context.WithTimeout(context.WithValue(b.Context(), key{}, "v"), time.Second)
@@ -165,7 +165,7 @@ func TestRun_ScopeHasValuesButNotCancellation(t *testing.T) {
 }
 
 // Work of the root scope lasts as long as f runs, even if no other guard is held.
-func TestRun_WorkLastsUntilItsFunctionReturns(t *testing.T) {
+func TestRun_WorkContextOfRootLastsUntilFunctionReturns(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		err := b.run(func(s *ctxshutdown.Swansong) error {
 			<-s.Done()
@@ -202,7 +202,7 @@ func TestRun_RaisesPanicOfItsFunctionAfterDrain(t *testing.T) {
 	})
 }
 
-func TestPanicError_UnwrapsErrorValue(t *testing.T) {
+func TestPanicError_UnwrapReturnsErrorThatWasPanickedWith(t *testing.T) {
 	testkit.Equal(t, "an error that was panicked with", errors.Is(&graceful.PanicError{Value: errEnough}, errEnough), true)
 	testkit.Equal(t, "something else", errors.Unwrap(&graceful.PanicError{Value: 5}), nil)
 }
@@ -374,7 +374,7 @@ func TestWithPreStop_HookMayCallForce(t *testing.T) {
 	}
 }
 
-func TestExtend_MovesEndOfSoftWithinLimit(t *testing.T) {
+func TestExtend_GivesDrainMoreTimeUpToLimit(t *testing.T) {
 	const s = time.Second
 	bubble(t, func(b *testRun) {
 		var got []time.Duration
@@ -455,7 +455,7 @@ func TestWatch_DeliversEveryStatusInOrder(t *testing.T) {
 const s500 = 500 * time.Millisecond
 
 // A callback that blocks delays the return of Run by one second, and does not delay the phases.
-func TestWatch_BlockedCallbackDelaysRunOneSecond(t *testing.T) {
+func TestWatch_BlockedCallbackDelaysReturnOfRunByOneSecond(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		began := time.Now()
 		release := make(chan struct{})
@@ -511,7 +511,7 @@ graceful: abandoned, see the log:
 
 // If work ends at the same time as a phase, Run counts the work either as in time or as late. The
 // log, the error of Run and the counters agree about this.
-func TestRun_LogErrorAndCountersAgreeIfWorkEndsWithPhase(t *testing.T) {
+func TestRun_LogErrorAndCountersAgreeIfWorkEndsExactlyAtDeadline(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		until func(s *ctxshutdown.Swansong) // blocks until the phase ends
@@ -557,7 +557,7 @@ func TestRun_LogErrorAndCountersAgreeIfWorkEndsWithPhase(t *testing.T) {
 	}
 }
 
-func TestReadStats_CountsRunsAndLateGuards(t *testing.T) {
+func TestReadStats_CountsRunsAndGuardsReleasedAfterForce(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		before := graceful.ReadStats()
 		since := func() graceful.Stats {
@@ -637,7 +637,7 @@ func TestReadStats_CountsJobsOfPools(t *testing.T) {
 
 // Many goroutines call all functions and methods of a Process at random times. The run ends within
 // its time limits, its phases only advance, and its result is consistent.
-func TestStress_RunEndsWithConsistentResult(t *testing.T) {
+func TestStress_RunEndsInTimeDespiteRandomConcurrentCalls(t *testing.T) {
 	const duck, soft, hard, most = 3 * time.Second, 5 * time.Second, 2 * time.Second, 4 * time.Second
 	for seed := range uint64(300) {
 		bubble(t, func(b *testRun) {
@@ -770,7 +770,7 @@ func TestRun_RejectsPhasesLongerThanGracePeriod(t *testing.T) {
 
 // Without a service manager, extensions end before the grace period, since a process that runs
 // longer is killed with SIGKILL.
-func TestExtend_EndsDrainBeforeGracePeriod(t *testing.T) {
+func TestExtend_TotalTimeStaysWithinGracePeriod(t *testing.T) {
 	for _, test := range []struct {
 		seconds           string
 		granted, lastWord time.Duration

@@ -320,7 +320,7 @@ func (p *program) awaitExit() int {
 func (p *program) output() string { return strings.Join(p.said, "\n") }
 
 // A program receives one to four signals. Its work ends in one of the phases, or never.
-func TestRun_SignalsAdvancePhases(t *testing.T) {
+func TestRun_EachSignalStartsNextPhase(t *testing.T) {
 	for _, test := range []struct {
 		role  string
 		rungs string // the phases that the program prints, in this order; a signal is sent in each of them except the last
@@ -373,7 +373,7 @@ func TestRun_SignalsAdvancePhases(t *testing.T) {
 
 // A program receives one signal. After that the phases end when their time is over, and the result
 // is the same as with more signals.
-func TestRun_PhasesEndWhenTheirTimeHasPassed(t *testing.T) {
+func TestRun_OneSignalLeadsThroughAllPhasesAsTimePasses(t *testing.T) {
 	p := start(t, "short")
 	p.until("Serving 0")
 	p.signal(syscall.SIGTERM)
@@ -422,7 +422,7 @@ func TestRun_DrainsBeforePanicEndsProcess(t *testing.T) {
 }
 
 // If f panics after Run has returned, the process crashes as after a panic in any other goroutine.
-func TestRun_CrashesIfItsFunctionPanicsAfterReturn(t *testing.T) {
+func TestRun_FunctionThatPanicsAfterRunReturnedCrashesProgram(t *testing.T) {
 	for role, says := range map[string]string{
 		"late panic":           "error: graceful: abandoned",
 		"late panic of a hook": "error: graceful: abandoned",
@@ -451,7 +451,7 @@ func TestRun_StopsOnSignalBeforeItsFunctionIsCalled(t *testing.T) {
 // A second ^C that arrives after Run has returned does not end the process before main has run its
 // deferred calls. Run can be called again, and signals have their default effect again some seconds
 // after the last call.
-func TestRun_CatchesSignalsForSomeTimeAfterReturn(t *testing.T) {
+func TestRun_SecondControlCAfterReturnDoesNotSkipDeferredCalls(t *testing.T) {
 	t.Parallel()
 	p := start(t, "twice")
 	p.until("Serving 0")

@@ -44,7 +44,7 @@ func (s *stuck) inHook(context.Context) error                 { s.block(); retur
 // Without tracing, the error of Run has the stack of every function of the program that still runs.
 // Each stack begins with the function of the program. Goroutines that only wait in this module,
 // such as those of idle loops and connections, are not listed.
-func TestAbandonedError_HasStacksOfUserCodeWithoutTrace(t *testing.T) {
+func TestAbandonedError_HasStacksOfUserCodeEvenWithoutTracing(t *testing.T) {
 	functions := []string{"inF", "inGo", "inGroup", "inCallback", "inTimer", "inJob", "inOffload", "inHandler", "inHook"}
 	st := &stuck{release: make(chan struct{})}
 	st.begun.Add(len(functions) - 1) // counts all functions except the pre-stop hook, which is called after the stop

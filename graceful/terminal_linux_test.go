@@ -128,7 +128,7 @@ func (tty *terminal) awaitExit() int {
 }
 
 // The user presses ^C once, twice or three times on a terminal.
-func TestTerminal_ControlCAdvancesPhases(t *testing.T) {
+func TestTerminal_EachControlCStartsNextPhase(t *testing.T) {
 	for _, test := range []struct {
 		role  string
 		rungs []string // the phases in which the user presses ^C
@@ -246,7 +246,7 @@ func TestTerminal_ProgressLineNamesPhase(t *testing.T) {
 // The user presses ^C on the terminal of `program 2>&1 | cat`. The terminal sends SIGINT to both
 // programs, and cat ends first. The other program writes to the pipe during its drain, and this
 // write does not end the drain.
-func TestTerminal_PipelineDrainsAfterControlC(t *testing.T) {
+func TestTerminal_ProgramInPipelineDrainsAfterControlCEndsItsReader(t *testing.T) {
 	for _, role := range []string{"writes in its drain", "writes in its drain, and logs"} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
@@ -277,7 +277,7 @@ func TestRun_DrainsWhenTerminalIsClosed(t *testing.T) {
 }
 
 // The SIGHUP of a terminal that closes stops a program that reloads on SIGHUP.
-func TestWithReload_ClosedTerminalStopsProcess(t *testing.T) {
+func TestWithReload_SIGHUPOfClosedTerminalStopsProcess(t *testing.T) {
 	tty := startCommandOnTerminal(t, exec.Command(os.Args[0]), "reloads", 80)
 	tty.until("Serving 0")
 	tty.master.Close()
@@ -287,7 +287,7 @@ func TestWithReload_ClosedTerminalStopsProcess(t *testing.T) {
 }
 
 // SIGHUP still reloads when the reader of the program's log has ended.
-func TestWithReload_ReloadsAfterReaderOfLogHasEnded(t *testing.T) {
+func TestWithReload_SIGHUPReloadsEvenIfReaderOfLogHasEnded(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

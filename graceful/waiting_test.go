@@ -157,7 +157,7 @@ var (
 
 // The log and the output of a drain that is abandoned go to the same terminal. Together they
 // contain no line twice, and each guard that is still held once.
-func TestRun_LogAndOutputOfAbandonedDrainRepeatNoLine(t *testing.T) {
+func TestRun_LogAndOutputOfAbandonedDrainHaveNoLineTwice(t *testing.T) {
 	for _, test := range []struct {
 		name, want string
 		logger     bool
@@ -276,7 +276,7 @@ func TestRun_WritesNothingInShortDrain(t *testing.T) {
 
 // If the output blocks while Run writes what the drain waits for, Run returns one second later. The
 // phases are not delayed.
-func TestRun_BlockedOutputDelaysReturnByOneSecond(t *testing.T) {
+func TestRun_BlockedOutputDelaysReturnByOneSecondAndNoPhase(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		began := time.Now()
 		release := make(chan struct{})
