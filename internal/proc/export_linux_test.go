@@ -96,8 +96,8 @@ func (p *Process) SetSlowest(d time.Duration) {
 	p.slowest = d
 }
 
-// MoveDown moves this program and the processes that it has started into a cgroup below its own.
-func MoveDown() error { return moveDown(ownCgroup()) }
+// EnableCPU enables the controller of CPU time for the children of this program's cgroup.
+func EnableCPU() error { return enable(ownCgroup(), Limits{CPUs: 1}.controllers()) }
 
 // HasPidfdInfo reports whether the kernel tells the exit status of a process that is not a child of
 // this program, by its version.

@@ -83,23 +83,28 @@ func isInnerCgroup(cgroup string) bool {
 
 // enable enables controllers for the children of a cgroup. If this program is in that cgroup, enable
 // first moves it into mainCgroup.
+//
+// The kernel refuses to enable the controller of memory while the cgroup contains processes (EBUSY),
+// but not that of CPU time: after that, it refuses every process in the children. So enable moves
+// the processes before it asks the kernel.
 func enable(cgroup string, controllers []string) error {
 	if enabled(cgroup, controllers) {
 		return nil
 	}
-	write := func() error {
-		return os.WriteFile(filepath.Join(cgroup, "cgroup.subtree_control"), []byte("+"+strings.Join(controllers, " +")), 0)
-	}
-	err := write()
+	moves := cgroup == ownCgroup() && isInnerCgroup(cgroup)
 	// A process can start another one while the processes are being moved, so moving all of them
 	// may take several attempts.
-	for tries := 0; tries < 10 && errors.Is(err, syscall.EBUSY) && cgroup == ownCgroup(); tries++ {
-		if err := moveDown(cgroup); err != nil {
+	for tries := 1; ; tries++ {
+		if moves {
+			if err := moveDown(cgroup); err != nil {
+				return err
+			}
+		}
+		err := os.WriteFile(filepath.Join(cgroup, "cgroup.subtree_control"), []byte("+"+strings.Join(controllers, " +")), 0)
+		if !moves || tries == 10 || !errors.Is(err, syscall.EBUSY) {
 			return err
 		}
-		err = write()
 	}
-	return err
 }
 
 // moveDown moves this program, and then the processes that it has started in its own cgroup, from
