@@ -16,8 +16,8 @@ type failure struct {
 	Error string `json:"error"`
 }
 
-// printErrorsAsJSON makes a command that has the flag --json print a [failure] to stdout if it fails,
-// in addition to the text on stderr, also if its arguments are wrong. A command that has printed
+// printErrorsAsJSON makes a command that prints JSON print a [failure] to stdout if it fails, in
+// addition to the text on stderr, also if its arguments are wrong. A command that has printed
 // something prints no failure after that, because its output is one document, or has the errors of
 // its orders already.
 func printErrorsAsJSON(cmd *cobra.Command) {
@@ -30,7 +30,7 @@ func printErrorsAsJSON(cmd *cobra.Command) {
 // withFailure returns what printErrorsAsJSON makes of a function of a command.
 func withFailure(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		if asJSON, err := cmd.Flags().GetBool("json"); err != nil || !asJSON {
+		if !printsJSON(cmd) {
 			return run(cmd, args)
 		}
 		out := &counter{to: cmd.OutOrStdout()}
@@ -42,6 +42,16 @@ func withFailure(run func(*cobra.Command, []string) error) func(*cobra.Command, 
 		}
 		return err
 	}
+}
+
+// printsJSON reports whether the output of a command is JSON: by its flag --json and, without the
+// flag, that of status unless stdout is a terminal.
+func printsJSON(cmd *cobra.Command) bool {
+	if cmd.Name() == "status" && !cmd.Flags().Changed("json") {
+		return !isTerminal(cmd.OutOrStdout())
+	}
+	asJSON, err := cmd.Flags().GetBool("json") // err is not nil if the command has no such flag
+	return err == nil && asJSON
 }
 
 // A counter counts the bytes that are written to another writer.

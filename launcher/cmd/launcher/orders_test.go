@@ -130,12 +130,13 @@ func TestOrders_PrintJSONWithoutLauncher(t *testing.T) {
 }
 
 // A command with --json that fails before it has printed anything prints its error as JSON to stdout,
-// in the same words as to stderr. That is also so if the launcher refuses the order.
+// in the same words as to stderr. That is also so if the launcher refuses the order, and for status
+// without the flag, because its output would be JSON, too.
 func TestCommands_PrintErrorsAsJSON(t *testing.T) {
 	s := newSite(t, two)
 	fails := func(args ...string) (failure string) {
 		t.Helper()
-		stdout, stderr, code := s.says(append(args, "--json", "-f", s.file(), "--dir", filepath.Join(s.dir, "s"))...)
+		stdout, stderr, code := s.says(append(args, "-f", s.file(), "--dir", filepath.Join(s.dir, "s"))...)
 		testkit.Equal(t, "exit code", code, 1)
 		var got map[string]string
 		if err := json.Unmarshal([]byte(stdout), &got); err != nil || len(got) != 1 || got["error"]+"\n" != stderr {
@@ -143,19 +144,22 @@ func TestCommands_PrintErrorsAsJSON(t *testing.T) {
 		}
 		return got["error"]
 	}
+	stdout, _, _ := s.says("status", "-f", s.file(), "--json=false")
+	testkit.Equal(t, "output of status --json=false", stdout, "")
 	for _, args := range [][]string{{"status"}, {"drain", "--dry-run"}, {"events"}, {"logs", "a"}, {"reload"}, {"upgrade"}, {"stop", "a"}, {"scale", "a=x"}, {"stop"}, {"upgrade", "x", "y"}} {
-		fails(args...)
+		fails(append(args, "--json")...)
 	}
+	fails("status")
 	s.starts().prints("begun a-1")
 	s.write(strings.Replace(two, "process_groups:", "metrics: {address: 'localhost:0'}\nprocess_groups:", 1))
-	if got := fails("reload"); !strings.Contains(got, "some need an upgrade") {
+	if got := fails("reload", "--json"); !strings.Contains(got, "some need an upgrade") {
 		t.Error(got)
 	}
 	s.write("process_groups: 1\n")
-	if got := fails("upgrade"); !strings.HasPrefix(got, "launcher: not upgraded to ") {
+	if got := fails("upgrade", "--json"); !strings.HasPrefix(got, "launcher: not upgraded to ") {
 		t.Error(got)
 	}
-	if got := fails("recover", "--dry-run"); !strings.Contains(got, "process_groups") {
+	if got := fails("recover", "--dry-run", "--json"); !strings.Contains(got, "process_groups") {
 		t.Error(got)
 	}
 }

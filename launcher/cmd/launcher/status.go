@@ -28,7 +28,7 @@ const refreshInterval = 500 * time.Millisecond
 // JSON is then one line each time, so a script can read line by line. The end of the launcher then
 // ends the command without an error.
 func statusCommand(at *place) *cobra.Command {
-	var asJSON, goesOn bool
+	var goesOn bool
 	cmd := &cobra.Command{
 		Use:   "status [group ...]",
 		Short: "Show the state of all processes, and what is waited for",
@@ -38,9 +38,7 @@ func statusCommand(at *place) *cobra.Command {
 		ValidArgsFunction: at.complete(groups),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			terminal := isTerminal(cmd.OutOrStdout())
-			if !cmd.Flags().Changed("json") {
-				asJSON = !terminal
-			}
+			asJSON := printsJSON(cmd)
 			show := func(out *pb.GetGroupHealthResponse) error {
 				if asJSON {
 					return printJSON(cmd.OutOrStdout(), out, !goesOn)
@@ -82,7 +80,7 @@ func statusCommand(at *place) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, as is the default unless on a terminal; --json=false prints the view for people")
+	cmd.Flags().Bool("json", false, "print JSON, as is the default unless on a terminal; --json=false prints the view for people")
 	cmd.Flags().BoolVar(&goesOn, "watch", false, "continue: on a terminal twice a second, otherwise on each change")
 	return cmd
 }
