@@ -28,6 +28,7 @@ type GroupStats struct {
 	Extensions        uint64                // number of requests of processes for more time
 	Unconfirmed       uint64                // number of processes that had not been seen to end two seconds after SIGKILL
 	Survivors         uint64                // number of descendants that could not be killed
+	ForcedAtStop      uint64                // of Ends[Killed], the number since the launcher itself was told to stop
 	RollsBegun        uint64
 	Rolls             map[string]uint64 // number of rolls by result: done, rolled back, degraded, interrupted, superseded, or paused, which does not end the roll
 	RouterErrors      uint64
@@ -145,10 +146,16 @@ type counter struct {
 	groups map[string]GroupStats
 }
 
-func (c *counter) count(e Event) {
+// count counts an event. The parameter forcedAtStop says that it is the end of a process that the
+// launcher killed after it had been told to stop.
+func (c *counter) count(e Event, forcedAtStop bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.groups[e.Group] = c.groups[e.Group].with(e)
+	s := c.groups[e.Group].with(e)
+	if forcedAtStop {
+		s.ForcedAtStop++
+	}
+	c.groups[e.Group] = s
 }
 
 func (c *counter) snapshot() map[string]GroupStats {

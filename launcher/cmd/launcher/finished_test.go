@@ -37,3 +37,27 @@ func TestRun_ExitsWhenJobsAreDone(t *testing.T) {
 		testkit.Equal(t, "exit code of "+kind[0]+"\n"+stderr, code, 0)
 	}
 }
+
+// If a process has to be killed at its own deadline when the launcher is stopped, the exit code is
+// that of a drain that was cut short, and the last line of the log says which groups are concerned.
+// Processes that were killed earlier, such as by an order, do not count.
+func TestRun_ExitsWithTwoIfProcessIsKilledAtStop(t *testing.T) {
+	const stubborn = "{protocol: signals, command: sh, args: [-c, 'trap \"\" TERM; echo up {id}; while :; do sleep 0.05; done'], shutdown: {grace_period: 1ms, max_duration: 1ms, sigterm_timeout: 1ms}, name: "
+	s := newSite(t, "state_dir: STATE\nprocess_groups:\n  - "+stubborn+"a, desired_instances: 2}\n  - "+stubborn+"b}\n")
+	d := s.starts()
+	for range 3 {
+		d.prints("up ")
+	}
+	s.must("stop", "b", "--wait")
+	testkit.Equal(t, "exit code", d.stops(), 2)
+	if !strings.HasSuffix(d.log(), "\nlauncher: processes were killed, because they had not ended in time: 2 of group a; the log names each, with its deadline\n") {
+		t.Errorf("the log:\n%s", d.log())
+	}
+
+	d = s.starts()
+	for range 3 {
+		d.prints("up ")
+	}
+	s.must("stop", "a", "b", "--wait")
+	testkit.Equal(t, "exit code if processes were killed only before the stop", d.stops(), 0)
+}

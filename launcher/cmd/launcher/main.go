@@ -27,9 +27,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -71,7 +74,8 @@ func execute(cmd *cobra.Command) {
 }
 
 // exitCode returns 0 if err is nil. If the drain was cut short or abandoned, it returns the exit
-// codes of package graceful for that, 2 and 3. For any other error it returns 1.
+// codes of package graceful for that, 2 and 3. A drain is cut short by a second signal, and by the
+// deadline of a process. For any other error it returns 1.
 func exitCode(err error) int {
 	var forced *graceful.ForcedError
 	var abandoned *graceful.AbandonedError
@@ -80,8 +84,34 @@ func exitCode(err error) int {
 		return 0
 	case errors.As(err, &forced), errors.As(err, &abandoned):
 		return graceful.ExitCode(err)
+	case errors.Is(err, errKilled):
+		return 2
 	}
 	return 1
+}
+
+// errKilled matches the error of a launcher that killed processes when it was stopped.
+var errKilled = errors.New("processes were killed, because they had not ended in time")
+
+// checkKilled returns err, or, if err is nil, an error if the launcher killed processes when it was
+// stopped. A drain that was cut short should be visible to the caller of the launcher, such as
+// systemd or a pipeline, as it is for a program that uses package graceful itself. The manager is
+// nil if a signal arrived before the launcher was started.
+func checkKilled(m *launcher.Manager, err error) error {
+	if err != nil || m == nil {
+		return err
+	}
+	var killed []string
+	groups := m.Stats().Groups
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		if n := groups[name].ForcedAtStop; n > 0 {
+			killed = append(killed, fmt.Sprintf("%d of group %s", n, name))
+		}
+	}
+	if killed == nil {
+		return nil
+	}
+	return fmt.Errorf("launcher: %w: %s; the log names each, with its deadline", errKilled, strings.Join(killed, ", "))
 }
 
 // root returns a new tree of commands, with flags that have their defaults. Nothing in it is

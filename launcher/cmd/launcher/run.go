@@ -40,7 +40,7 @@ func runCommand(at *place) *cobra.Command {
 			"signal kills those that remain. SIGHUP reloads the file, as the command reload does; without a file, SIGHUP is like SIGTERM. A group that needs more than the flags have is written in a file. SIGUSR2 is like the command upgrade. " +
 			"The launcher does not block if its output is not read.\n\nIn the command, {id} stands for the id of " +
 			"the process, {dir} for the launcher's directory, and {socket} for a path and {port} for a port that the process can listen on.\n\nThe exit code is 0 " +
-			"if all processes have ended, also those that were killed at their own deadline, 1 after an error or, at the end of jobs, if one has failed, 2 if a second signal killed processes, and 3 if some could not be ended.",
+			"if all processes have ended in time, 1 after an error or, at the end of jobs, if one has failed, 2 if processes were killed at the stop, at their own deadline or by a second signal, and 3 if some could not be ended.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if at.file != "" {
 				if err := onlyFile(cmd, args); err != nil {
@@ -189,12 +189,12 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 	if cfg.Reread != nil || !signal.Ignored(syscall.SIGHUP) { // nohup ignores SIGHUP, and without a file the launcher respects that
 		signal.Notify(hangup, syscall.SIGHUP)
 	}
-	return graceful.Run(cmd.Context(), func(s *ctxshutdown.Swansong) error {
+	var m *launcher.Manager
+	err = graceful.Run(cmd.Context(), func(s *ctxshutdown.Swansong) (err error) {
 		if cfg.Reread == nil {
 			s.Go(func(context.Context) { stopOnHangup(s, hangup) })
 		}
-		m, err := launcher.Start(s, cfg)
-		if err != nil {
+		if m, err = launcher.Start(s, cfg); err != nil {
 			return err
 		}
 		if metricsAt != "" {
@@ -231,6 +231,7 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 		return nil
 	}, graceful.WithSignals(os.Interrupt, syscall.SIGTERM), // SIGHUP and SIGPIPE are handled above
 		graceful.WithSoft(min(bound, longest)), graceful.WithOutput(cmd.ErrOrStderr()))
+	return checkKilled(m, err)
 }
 
 // thisProgram returns a path by which exactly this program can be executed again. On Linux that
