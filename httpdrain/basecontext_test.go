@@ -45,7 +45,7 @@ func TestServe_ScopeValuesOverrideBaseContext(t *testing.T) {
 
 // The context of a request is Work of the server's scope, even if the user's BaseContext carries
 // another scope. So Force ends a Write that blocks.
-func TestServe_RequestContextIsWork(t *testing.T) {
+func TestServe_RequestContextEndsAtForceNotAtStop(t *testing.T) {
 	user := ctxshutdown.New(context.Background())
 	writing, written := make(chan struct{}), make(chan error, 1)
 	unread, conn := net.Pipe()

@@ -13,7 +13,7 @@ import (
 // A proxy prefers the connection that it has used last. When the response on that one has said
 // Connection: close, the proxy takes another connection of its pool, which may have been idle for
 // long. The drain must not close that connection meanwhile.
-func TestServe_KeepsIdleConnectionsWhileClientIsActive(t *testing.T) {
+func TestServe_KeepsIdleConnectionsOfProxyThatSendsRequestsOnOthers(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		idleFrom string        // address of the client with the idle connection; the active client has 10.0.0.1

@@ -167,7 +167,7 @@ func TestConnState_StepReturnsActionsForEvent(t *testing.T) {
 
 // After each event, the role of a connection says whether the drain waits for the server, for the
 // hijacker or for an event stream of the Debug page.
-func TestConnState_KnowsWhatDrainWaitsFor(t *testing.T) {
+func TestConnState_RoleSaysWhatDrainWaitsFor(t *testing.T) {
 	for _, test := range []struct {
 		events string
 		want   role

@@ -37,7 +37,7 @@ func (c *slowReader) Read(b []byte) (int, error) {
 
 // The server may need several writes to send its buffer. The drain waits for all of them before it
 // closes a connection on which an event stream of Debug and another response are sent.
-func TestDebug_DrainWaitsForEveryWriteBesideEventStream(t *testing.T) {
+func TestDebug_DrainSendsWholeResponseOnConnectionWithEventStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan struct{})
 		mux := http.NewServeMux()
@@ -127,7 +127,7 @@ func TestDebug_DrainEndsDespiteEndlessEventStream(t *testing.T) {
 
 // Under Serve, a stream of events holds no guard, so a client that watches the page does not delay
 // the drain.
-func TestDebug_EventStreamDoesNotDelayServe(t *testing.T) {
+func TestDebug_ServeReturnsWhileClientReadsEventStream(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	s := ctxshutdown.New(context.Background())
 	mux := http.NewServeMux()

@@ -19,7 +19,7 @@ import (
 // The summary counts a scope that a handler creates separately from the handler's request, although
 // the scope derives from the request's context. If a server has no request, the summary counts its
 // connections.
-func TestSummary_CountsScopesOfHandlersSeparately(t *testing.T) {
+func TestSummary_CountsScopeCreatedByHandlerBesideItsRequest(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
 		export, _ := ctxshutdown.WithCancel(r.Context(), ctxshutdown.WithName("export"))
@@ -46,7 +46,7 @@ func TestSummary_CountsScopesOfHandlersSeparately(t *testing.T) {
 }
 
 // In a traced scope, the oldest work is never the call of Serve, which is as old as the server.
-func TestSummary_ServeIsNotOldestWork(t *testing.T) {
+func TestSummary_NeverNamesCallOfServeAsOldestWork(t *testing.T) {
 	s := ctxshutdown.New(context.Background(), ctxshutdown.WithTrace())
 	ln := listenInMemory()
 	done := make(chan error, 1)

@@ -20,7 +20,7 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-func TestServe_AnswersRequestOnIdleConnection(t *testing.T) {
+func TestServe_AnswersRequestOnIdleConnectionAfterStop(t *testing.T) {
 	v := start(t, handler(ok), longLinger)
 	p := dial(t, v.addr)
 	p.send(get)
@@ -34,7 +34,7 @@ func TestServe_AnswersRequestOnIdleConnection(t *testing.T) {
 	v.drained()
 }
 
-func TestServe_AnswersRequestWithHeaderInPieces(t *testing.T) {
+func TestServe_AnswersRequestWhoseHeaderArrivesInPiecesAfterStop(t *testing.T) {
 	v := start(t, handler(ok))
 	quiet, begun, fresh := dial(t, v.addr), dial(t, v.addr), dial(t, v.addr)
 	var unused []*peer
@@ -74,7 +74,7 @@ func (l *delayedListener) Accept() (net.Conn, error) {
 }
 
 // Connections that are in the accept queue when the scope is stopped are served.
-func TestServe_ServesAcceptQueue(t *testing.T) {
+func TestServe_ServesConnectionsThatWaitForAcceptAtStop(t *testing.T) {
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestServe_ServesAcceptQueue(t *testing.T) {
 
 // A TLS listener has no method SetDeadline, but the listener inside it has, so the connections in its
 // accept queue are served, too.
-func TestServe_ServesAcceptQueueOfTLSListener(t *testing.T) {
+func TestServe_ServesConnectionsThatWaitForAcceptOfTLSListener(t *testing.T) {
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestServe_ClosesListenerThatIgnoresDeadline(t *testing.T) {
 
 // While the server is busy with a connection that it has accepted, the listener stays open, so that it
 // can accept those in the queue afterwards.
-func TestServe_KeepsListenerOpenWhileServerIsBusy(t *testing.T) {
+func TestServe_KeepsListenerOpenUntilWaitingConnectionsAreAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ln := ctxshutdown.New(context.Background()), testkit.Listen()
 		var first sync.Once
@@ -364,7 +364,7 @@ type zeros struct{}
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
 // The drain waits for a hijacked connection even after its handler has returned.
-func TestServe_WaitsForHijackedConnectionAfterHandler(t *testing.T) {
+func TestServe_WaitsForHijackedConnectionAfterItsHandlerReturned(t *testing.T) {
 	hijacked := make(chan net.Conn, 1)
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -403,7 +403,7 @@ func TestServe_WaitsForHijackedConnectionAfterHandler(t *testing.T) {
 
 // A handler that upgrades its connection during the drain, as websocket libraries do, sends the header
 // that it has set: a client refuses a 101 whose header says Connection: close.
-func TestServe_KeepsHeaderOfUpgradeDuringDrain(t *testing.T) {
+func TestServe_UpgradeResponseDuringDrainKeepsConnectionHeader(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
 		close(entered)

@@ -38,7 +38,7 @@ func wantPanicError(t *testing.T, err error, option, want string) {
 
 // If the function given to WithRoute panics or calls Goexit, all connections are still closed and
 // listed.
-func TestWithRoute_PanicDoesNotBlockDrain(t *testing.T) {
+func TestWithRoute_PanicOfFunctionDoesNotBlockDrain(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			var entered sync.WaitGroup
@@ -81,7 +81,7 @@ func TestWithRoute_PanicDoesNotBlockDrain(t *testing.T) {
 
 // The function given to WithRoute may wait for a handler that is writing, because Serve holds no
 // lock during the call.
-func TestWithRoute_MayWaitForHandler(t *testing.T) {
+func TestWithRoute_FunctionMayWaitForHandlerThatWrites(t *testing.T) {
 	entered, routing, written := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
 		close(entered)
@@ -114,7 +114,7 @@ func (h faultyHandler) Handle(context.Context, slog.Record) error { h.fault(); r
 
 // If the log handler panics or calls Goexit, requests are still answered and idle connections
 // closed.
-func TestWithLogger_PanicDoesNotBlockDrain(t *testing.T) {
+func TestWithLogger_PanicOfLoggerDoesNotBlockDrain(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			entered, leave := make(chan struct{}), make(chan struct{})

@@ -23,7 +23,7 @@ func (s checkedSocket) Control(func(uintptr)) error {
 
 // While the drain checks hijacked sockets, other goroutines can accept and close connections: its
 // mutex is free. A second check at the same time does no harm.
-func TestReleaseHijacked_ChecksSocketsWithoutMutex(t *testing.T) {
+func TestReleaseHijacked_HoldsNoMutexWhileItChecksSockets(t *testing.T) {
 	d := &drain{server: &server{}, conns: map[*conn]int{}, hijacked: map[*conn]syscall.RawConn{}, ended: make(chan struct{})}
 	client, nc := net.Pipe()
 	defer client.Close()
@@ -48,7 +48,7 @@ func TestReleaseHijacked_ChecksSocketsWithoutMutex(t *testing.T) {
 
 // The interval between two checks of the sockets is a fiftieth of the time that the drain has
 // lasted, but at least 1 ms and at most 50 ms. It is longer if a check of many sockets takes long.
-func TestDrainCheckInterval_GrowsWithDrain(t *testing.T) {
+func TestDrainCheckInterval_GrowsWithDurationOfDrain(t *testing.T) {
 	const ms = time.Millisecond
 	for _, test := range []struct{ lasted, took, want time.Duration }{
 		{0, 0, ms},

@@ -95,7 +95,7 @@ func TestHijack_ReturnsConnectionOfListener(t *testing.T) {
 
 // The guard of a hijacked connection is released when the connection is closed, even before the
 // stop.
-func TestHijack_ClosingConnectionReleasesGuardBeforeStop(t *testing.T) {
+func TestHijack_CloseOfConnectionReleasesItsGuardAtOnce(t *testing.T) {
 	srv, hijacked := hijacker(t)
 	v := start(t, srv)
 	p := dial(t, v.addr)

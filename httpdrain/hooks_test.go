@@ -84,7 +84,7 @@ func TestServe_PassesAcceptedConnectionToHooks(t *testing.T) {
 }
 
 // If the user's ConnContext returns a context without the scope, requests still hold guards.
-func TestServe_GuardsRequestsWithoutScopeInContext(t *testing.T) {
+func TestServe_RequestsHoldGuardsEvenIfConnContextDropsScope(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	srv := handler(func(w http.ResponseWriter, r *http.Request) { close(entered); <-leave; ok(w, r) })
 	srv.ConnContext = func(context.Context, net.Conn) context.Context { return context.Background() }
@@ -312,7 +312,7 @@ func TestServe_ReturnsErrServerClosedIfUserCallsShutdown(t *testing.T) {
 }
 
 // A handler may call os.Exit, and the process then exits with the given code.
-func TestServe_HandlerMayCallExit(t *testing.T) {
+func TestServe_HandlerMayCallOSExit(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), exitVar+"=1")
 	out, err := cmd.CombinedOutput()

@@ -49,7 +49,7 @@ func lastStreamOf(f frame2) uint32 { return binary.BigEndian.Uint32([]byte(f.pay
 // At the stop, the client learns by a first GOAWAY that it should open no more streams. Requests
 // that the client has sent before the first GOAWAY arrives are served. Only then does a second
 // GOAWAY name the last stream.
-func TestServe_SendsGoAwayInTwoSteps(t *testing.T) {
+func TestServe_SendsFinalGoAwayOnlyAfterClientSawFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		v := startOn(t, ln, plain2(ok))

@@ -264,7 +264,7 @@ func TestServe_WaitsForHTTP2FlowControlUntilForce(t *testing.T) {
 
 // On an HTTP/2 connection with an event stream of Debug and another request, the drain waits for
 // the other request only.
-func TestDebug_DrainWaitsForHTTP2RequestBesideEventStream(t *testing.T) {
+func TestDebug_DrainWaitsForRequestOnHTTP2ConnectionWithEventStream(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		wrap func(http.ResponseWriter) http.ResponseWriter
@@ -348,7 +348,7 @@ func (p *peer) endings(ended chan<- byte, resume <-chan struct{}) {
 }
 
 // IdleTimeout of the user's server applies to its HTTP/2 connections.
-func TestServe_AppliesIdleTimeoutToHTTP2(t *testing.T) {
+func TestServe_AppliesIdleTimeoutOfUsersServerToHTTP2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		srv := plain2(ok)
@@ -421,7 +421,7 @@ func TestServe_LosesNoHTTP2RequestUnderLoad(t *testing.T) {
 }
 
 // Serve does not enable HTTP/2 if the user has disabled it.
-func TestServe_LeavesHTTP2Disabled(t *testing.T) {
+func TestServe_DoesNotEnableHTTP2ThatUserHasDisabled(t *testing.T) {
 	for name, off := range map[string]func(*http.Server){
 		"by TLSNextProto": func(srv *http.Server) { srv.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){} },
 		"by Protocols":    func(srv *http.Server) { srv.Protocols = new(http.Protocols); srv.Protocols.SetHTTP1(true) },

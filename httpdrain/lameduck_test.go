@@ -110,7 +110,7 @@ func TestServe_AnnouncesGoAwayInLameDuck(t *testing.T) {
 
 // If a client sends requests regularly, the drain waits for its next request. The response says
 // that the connection will be closed.
-func TestServe_WaitsForNextRequestOfRegularClient(t *testing.T) {
+func TestServe_DrainWaitsForNextRequestOfClientThatSendsRegularly(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		pause time.Duration // time between two requests of the client

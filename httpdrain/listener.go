@@ -80,7 +80,7 @@ var tlsListener = reflect.TypeOf(tls.NewListener(nil, nil))
 
 // withoutTLS returns the listener from which ln was made, if ln is one of [tls.NewListener], and
 // otherwise ln. The name of the field is not part of the API of Go. If a release renames it,
-// withoutTLS returns ln, and TestServe_ServesAcceptQueueOfTLSListener fails.
+// withoutTLS returns ln, and TestServe_ServesConnectionsThatWaitForAcceptOfTLSListener fails.
 func withoutTLS(ln net.Listener) net.Listener {
 	if reflect.TypeOf(ln) == tlsListener {
 		if f := reflect.ValueOf(ln).Elem().FieldByName("Listener"); f.IsValid() {

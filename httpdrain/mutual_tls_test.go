@@ -25,7 +25,7 @@ import (
 // A hundred clients with a network delay of 60 ms are at different points of a handshake, in which
 // they send a certificate, when the server is stopped. All of them are served, over HTTP/1.1 and
 // HTTP/2.
-func TestServeTLS_ServesClientsWithCertificatesInHandshake(t *testing.T) {
+func TestServeTLS_ServesClientsInMutualTLSHandshakeAtStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const clients = 100
 		cert := quickCertificate(t)

@@ -17,7 +17,7 @@ import (
 var past = time.Unix(1, 0)
 
 // A handler may set and lift read deadlines any number of times.
-func TestServe_HandlerMaySetAndLiftReadDeadlines(t *testing.T) {
+func TestServe_HandlerMaySetAndRemoveReadDeadlines(t *testing.T) {
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
 		c, b := http.NewResponseController(w), make([]byte, 1)
 		c.EnableFullDuplex()
@@ -55,7 +55,7 @@ func TestServe_HandlerMaySetAndLiftReadDeadlines(t *testing.T) {
 }
 
 // The server lifts a read deadline that a hook of the user has set, as net/http does.
-func TestServe_LiftsReadDeadlineSetByHook(t *testing.T) {
+func TestServe_RemovesReadDeadlineSetByHookBeforeNextRequest(t *testing.T) {
 	srv := handler(ok)
 	srv.ConnState = func(nc net.Conn, state http.ConnState) {
 		if state == http.StateIdle {
@@ -70,7 +70,7 @@ func TestServe_LiftsReadDeadlineSetByHook(t *testing.T) {
 }
 
 // The server lifts a deadline that was set on the connection returned by NetConn.
-func TestServe_LiftsReadDeadlineSetOnNetConn(t *testing.T) {
+func TestServe_RemovesReadDeadlineSetOnConnectionUnderTLS(t *testing.T) {
 	shown := make(chan net.Conn, 1)
 	srv := secured(overdue(shown))
 	srv.TLSConfig.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -89,7 +89,7 @@ func TestServe_LiftsReadDeadlineSetOnNetConn(t *testing.T) {
 }
 
 // The server lifts a read deadline that the user's listener has set on an accepted connection.
-func TestServe_LiftsReadDeadlineSetByListener(t *testing.T) {
+func TestServe_RemovesReadDeadlineSetByListenerBeforeNextRequest(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestServe_ClearingDeadlineOfClosedConnectionReturnsError(t *testing.T) {
 
 // A read deadline that is set on the connection inside a hijacked TLS connection also ends WriteTo,
 // which does not call Read.
-func TestServe_DeadlineEndsWriteToAfterHijack(t *testing.T) {
+func TestHijack_ReadDeadlineEndsWriteToOfTLSConnection(t *testing.T) {
 	v := start(t, secured(func(w http.ResponseWriter, _ *http.Request) {
 		hijacked, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
@@ -177,7 +177,7 @@ func TestServe_DeadlineEndsWriteToAfterHijack(t *testing.T) {
 
 // While a handler runs, the server reads a byte to notice that the client disconnects. When the
 // handler returns, that read ends, and the connection counts as quiet.
-func TestServe_ClosesQuietConnectionAfterBackgroundRead(t *testing.T) {
+func TestServe_ClosesConnectionAsIdleOnceItsHandlerReturned(t *testing.T) {
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
 		await("(*connReader).backgroundRead", "(*FD).Read")
 		ok(w, r)

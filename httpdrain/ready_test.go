@@ -62,7 +62,7 @@ func TestReady_FailsFromLameDuckOn(t *testing.T) {
 	})
 }
 
-func TestReady_FailsWhenScopeWithoutProcessStops(t *testing.T) {
+func TestReady_FailsAfterStopOfScopeThatIsNotFromRun(t *testing.T) {
 	s := ctxshutdown.New(context.Background())
 	ready, live := httpdrain.Ready(s), httpdrain.Live(s)
 	got := []string{probe(ready, "HEAD", ""), probe(ready, "POST", ""), probe(live, "GET", "text/html, application/json")}

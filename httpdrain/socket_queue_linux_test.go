@@ -9,7 +9,7 @@ import (
 
 // If a client connects just when the deadline of the last call of Accept passes, the client is
 // served.
-func TestServe_ServesConnectionThatArrivesAfterLastAccept(t *testing.T) {
+func TestServe_ServesConnectionThatArrivesAsLastAcceptTimesOut(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func (l *lateListener) Accept() (net.Conn, error) {
 }
 
 // If clients connect all the time, the listener is closed only when no client waits in its queue.
-func TestServe_ClosesListenerOnlyWhenItsQueueIsEmpty(t *testing.T) {
+func TestServe_ClosesListenerOnlyWhenNoConnectionWaitsForAccept(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 
 // If a request arrives just after the drain has ended the server's read, it is found in the socket
 // and served.
-func TestServe_AnswersRequestThatArrivesAfterReadEnded(t *testing.T) {
+func TestServe_AnswersRequestThatArrivesBetweenLastReadAndClose(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

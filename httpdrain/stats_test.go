@@ -33,7 +33,7 @@ func counted(f func()) httpdrain.Stats {
 
 // A connection that the drain closes in the middle of a header is logged and counted, because a
 // request may have been lost. No other closed connection is logged or counted.
-func TestServe_ReportsIncompleteHeader(t *testing.T) {
+func TestServe_LogsAndCountsConnectionsClosedInMiddleOfHeader(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		client func(*peer)

@@ -81,7 +81,7 @@ func TestServe_DrainEndsWithItsSlowestClient(t *testing.T) {
 
 // If a client has sent half a header before the stop, it may send the rest until the linger ends,
 // even if the linger is longer than headerTimeout.
-func TestServe_WaitsLingerForHalfHeader(t *testing.T) {
+func TestServe_WaitsForRestOfHeaderThatWasBegunBeforeStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		v := startOn(t, ln, handler(ok), httpdrain.WithLinger(10*time.Second, 10*time.Second))
@@ -232,7 +232,7 @@ func TestServe_HoldsGuardUntilResponseIsWritten(t *testing.T) {
 }
 
 // If the client begins a header within the linger, it may complete the header after the linger.
-func TestServe_AnswersRequestBegunWithinLinger(t *testing.T) {
+func TestServe_AnswersRequestThatBeginsSoonAfterStopAndCompletesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		v := startOn(t, ln, handler(ok))
@@ -254,7 +254,7 @@ func TestServe_AnswersRequestBegunWithinLinger(t *testing.T) {
 // The drain cannot ask a pipe whether it has unread data. So after the linger the server reads for
 // one more millisecond before it closes the pipe, and serves a request whose header begins in that
 // time.
-func TestServe_AnswersRequestThatBeginsInLastReadOfPipe(t *testing.T) {
+func TestServe_AnswersRequestOverPipeInLastMillisecondBeforeClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		v := startOn(t, ln, handler(ok))
@@ -276,7 +276,7 @@ func TestServe_AnswersRequestThatBeginsInLastReadOfPipe(t *testing.T) {
 
 // A request whose header was complete within the linger is served, even if the user's ConnState
 // delays the server by a minute.
-func TestServe_AnswersRequestDespiteSlowConnState(t *testing.T) {
+func TestServe_AnswersRequestAtStopEvenIfConnStateHookIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		srv := handler(func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body); io.WriteString(w, "ok") })
@@ -306,7 +306,7 @@ func TestServe_AnswersRequestDespiteSlowConnState(t *testing.T) {
 
 // With WithRetryAfter, a request that is complete 50 ms after the stop, within the linger, is served.
 // A request that is complete after the linger gets a 503 with Retry-After.
-func TestWithRetryAfter_RefusesRequestAfterLinger(t *testing.T) {
+func TestWithRetryAfter_AnswersRequestLongAfterStopWith503(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		v := startOn(t, ln, handler(ok), httpdrain.WithRetryAfter(1500*time.Millisecond))
@@ -329,7 +329,7 @@ func TestWithRetryAfter_RefusesRequestAfterLinger(t *testing.T) {
 	})
 }
 
-func TestWithPacing_SpreadsStopsOverTime(t *testing.T) {
+func TestWithPacing_StopsConnectionsOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		stops := make(chan time.Duration, 100)
@@ -454,7 +454,7 @@ func TestServe_ReturnsAfterLastCallOfConnState(t *testing.T) {
 
 // With pacing, the scope of an idle connection is stopped at once. If a request still arrives on
 // the connection, it is served.
-func TestServe_AnswersRequestOnPacedIdleConnection(t *testing.T) {
+func TestWithPacing_ServesRequestThatArrivesOnStoppedIdleConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		v := startOn(t, ln, handler(func(w http.ResponseWriter, r *http.Request) {
@@ -479,7 +479,7 @@ func TestServe_AnswersRequestOnPacedIdleConnection(t *testing.T) {
 }
 
 // Force also closes connections whose scope has not been stopped yet because of pacing.
-func TestServe_ForceEndsPacedConnections(t *testing.T) {
+func TestWithPacing_ForceClosesConnectionsNotYetStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		v := startOn(t, ln, handler(func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), httpdrain.WithPacing(0.01))

@@ -28,7 +28,7 @@ func listenTLS(t *testing.T, h http.HandlerFunc, protocols ...string) (net.Liste
 }
 
 // Serve serves a TLS listener, such as that of autocert or tsnet, as net/http does.
-func TestServe_ServesTLSListener(t *testing.T) {
+func TestServe_ServesTLSListenerAsNetHTTPDoes(t *testing.T) {
 	type seen struct {
 		Proto, Conn   string
 		HandshakeDone bool
@@ -128,7 +128,7 @@ func TestServe_TLSListenerCompletesHandshakeAfterStop(t *testing.T) {
 }
 
 // If a handshake ends after the stop, the client then has the whole linger to send a request.
-func TestServe_TLSListenerLingersAfterHandshake(t *testing.T) {
+func TestServe_TLSListenerWaitsForRequestAfterLateHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		v := startOn(t, tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{certificate()}}), handler(ok))

@@ -34,7 +34,7 @@ type unencrypted struct{ net.Conn }
 func (u unencrypted) UnencryptedNetConn() net.Conn { return u.Conn }
 
 // The drain notices the end of a write even if the server writes by ReadFrom instead of Write.
-func TestDebug_DrainWaitsForReadFromBesideEventStream(t *testing.T) {
+func TestDebug_DrainSendsWholeResponseIfServerWritesByReadFrom(t *testing.T) {
 	for _, tcp := range []bool{false, true} {
 		t.Run(map[bool]string{false: "pipe", true: "TCP"}[tcp], func(t *testing.T) {
 			entered, leave := make(chan string, 2), make(chan struct{})
@@ -94,7 +94,7 @@ func (closedListener) Close() error              { return nil }
 func (closedListener) Addr() net.Addr            { return nil }
 
 // The drain waits for a request on HTTP/2 that the user has configured, even on a TLS listener.
-func TestServe_TLSListenerWaitsForUsersHTTP2(t *testing.T) {
+func TestServe_TLSListenerWaitsForRequestsOfHTTP2ThatUserConfigured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		srv := handler(func(w http.ResponseWriter, r *http.Request) {
