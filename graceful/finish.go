@@ -100,7 +100,7 @@ func (r *run) flushOutput(progress *progressLine, err error) {
 }
 
 // inTime calls f on a new goroutine and returns when f has returned, or after notifyTimeout. In the
-// second case it closes cancelled, and f continues.
+// second case, f continues, and inTime closes the channel that it has passed to f.
 func inTime(f func(cancelled <-chan struct{})) {
 	done, cancelled := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -139,8 +139,8 @@ func userStacks() string {
 	return b.String()
 }
 
-// formatAbandoned formats an AbandonedError: one line for each group of guards, unless logged says
-// that the guards are in the log already, and then the stacks.
+// formatAbandoned formats an AbandonedError: one line for each group of guards, followed by the
+// stacks. If the parameter logged is true, the lines are omitted, because the log has the guards.
 func formatAbandoned(e *AbandonedError, logged bool) string {
 	var b strings.Builder
 	if logged {

@@ -27,5 +27,5 @@ func (h *handover) close() (error, bool) {
 	if !h.closed.Swap(true) {
 		return nil, false
 	}
-	return <-h.result, true // give sends the error right after the swap, so this does not block for long
+	return <-h.result, true // waits for give to send the error, which it does right after its swap
 }

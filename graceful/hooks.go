@@ -37,13 +37,13 @@ func WithPreStop(name string, f func(ctx context.Context) error) Option {
 	})
 }
 
-// hooks contains the pre-stop hooks of a run that have been started.
+// hooks contains the pre-stop hooks that a run has started.
 type hooks struct {
 	done chan struct{} // closed when Shutdown no longer has to wait for the hooks
 
 	mu     sync.Mutex
 	errors []error
-	closed bool // close was called, so Run does not return later errors
+	closed bool // close was called, so Run does not return the errors of hooks that end later
 }
 
 func (h *hooks) add(err error) {

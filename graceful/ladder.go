@@ -29,7 +29,7 @@ type Status struct {
 	Since    time.Time     // when the current phase began
 	Until    time.Time     // when the next phase begins at the latest; zero if this phase has no time limit
 	Cause    error         // why the process stops; nil while Serving
-	Why      error         // why the current phase began, as in "the drain took longer than 10s"; nil while Serving and after a drain
+	Why      error         // why the current phase began, as in "the drain took longer than 10s"; nil while Serving, and in Exit if everything has drained
 	Signals  int           // the number of signals received; repeats within a second do not count
 	Extended time.Duration // the total time granted by Extend
 	Reason   string        // the reason passed to the latest call of Extend
@@ -205,8 +205,8 @@ func (l *ladder) enter(r Rung, e event) (actions []action) {
 	return append(actions, abandon)
 }
 
-// softEnd returns when Hard begins at the latest. It returns zero in the phases in which Extend has
-// no effect.
+// softEnd returns the latest time at which Hard begins. It returns the zero time in the phases in
+// which Extend has no effect.
 func (l *ladder) softEnd() time.Time {
 	switch l.Rung {
 	case LameDuck:

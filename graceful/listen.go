@@ -69,8 +69,8 @@ func (p *Process) warnOfUnusedListeners() {
 	}
 }
 
-// The function matches reports whether Listen(network, address) returns an inherited listener whose
-// address is has.
+// The function matches reports whether Listen(network, address) returns an inherited listener that
+// has the address in the parameter has.
 func matches(has net.Addr, network, address string) bool {
 	switch has := has.(type) {
 	case *net.TCPAddr:
@@ -88,7 +88,8 @@ func readInherited() (found []net.Listener, err error) {
 	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
 		os.Unsetenv(name)
 	}
-	// The launcher cannot know the pid in advance, and does not set LISTEN_PID.
+	// LISTEN_PID may be missing: package launcher does not set it, because it cannot know the pid of a
+	// process before the process is started.
 	if count == "" || pid != "" && pid != strconv.Itoa(os.Getpid()) {
 		return nil, nil
 	}
@@ -98,14 +99,16 @@ func readInherited() (found []net.Listener, err error) {
 	}
 	for fd := firstListenFD; fd < firstListenFD+n; fd++ {
 		f := os.NewFile(uintptr(fd), "inherited listener")
-		ln, listenErr := net.FileListener(f) // makes a copy of the socket, which child processes do not inherit
+		// FileListener duplicates the file descriptor. Child processes do not inherit the duplicate.
+		ln, listenErr := net.FileListener(f)
 		f.Close()
 		if listenErr != nil {
 			err = errors.Join(err, fmt.Errorf("graceful: file descriptor %d, one of %d in LISTEN_FDS, is not a listener: %w", fd, n, listenErr))
 			continue
 		}
 		if unix, ok := ln.(*net.UnixListener); ok {
-			unix.SetUnlinkOnClose(false) // only the process that created the file of the socket removes it
+			// The service manager has created the file of the socket and still uses it, so keep it.
+			unix.SetUnlinkOnClose(false)
 		}
 		found = append(found, ln)
 	}

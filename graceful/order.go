@@ -71,7 +71,7 @@ func InOrder(ctx context.Context, stages ...*ctxshutdown.Swansong) error {
 
 // A budget is the time that the stages share.
 type budget struct {
-	p       *Process // nil if ctx does not derive from the scope of Run
+	p       *Process // nil if the context given to InOrder does not derive from the scope of Run
 	end     time.Time
 	changed chan struct{}
 	stop    func()

@@ -67,10 +67,11 @@ func (e *AbandonedError) Unwrap() []error { return joinErrors(e.DrainError, e.Er
 // message of this package.
 func withoutPrefix(cause error) string { return strings.TrimPrefix(cause.Error(), "graceful: ") }
 
-// reportAndError returns the text of the report followed by that of err, if there is an error. The
-// errors of httpdrain.Serve list the oldest requests that they have cut. The text of the report does
-// not list these again. It does list those of other servers: a function that returns the first error
-// of several servers, as errgroup does, drops the others.
+// reportAndError returns the text of the report followed by the text of err, unless err is nil. An
+// error of httpdrain.Serve lists the oldest requests that Serve has cut, so reportAndError leaves
+// these requests out of the report. Requests that err does not mention stay in the report. They
+// belong to other servers whose errors are lost: errgroup, for example, returns only the first
+// error.
 func reportAndError(r ctxshutdown.GuardReport, err error) string {
 	if err == nil {
 		return r.String()

@@ -38,7 +38,7 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("%v\n\n%s", e.Value, e.Stack)
 }
 
-// headline says what the panic has done, for a log.
+// headline returns the message of a log record about the panic.
 func (e *PanicError) headline() string {
 	if e.Name != "" {
 		return "a panic has stopped the " + e.Name
@@ -90,8 +90,8 @@ func (p *Process) loopPanicked(who string, value any, stack []byte) {
 	}
 	p.mu.Unlock()
 	if taken {
-		// The result of Run is known already, so only a crash can still report the panic. It happens
-		// on a goroutine of its own, because the caller might recover it.
+		// The result of Run is known already, so only a crash can still report the panic. Panic on a
+		// new goroutine, because the caller might recover a panic on this one.
 		go panic(failed)
 		return
 	}
@@ -109,7 +109,7 @@ func (p *Process) logPanicIn(in string, err error) {
 }
 
 // logPanic logs a panic while the process still drains, because the drain may never end. logPanic
-// does not block. Before Run returns, it waits until the panic has been written.
+// does not block. Before Run returns, Run waits until the panic has been written.
 func (p *Process) logPanic(e *PanicError) {
 	done := make(chan struct{})
 	p.mu.Lock()

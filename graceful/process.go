@@ -72,8 +72,9 @@ func (p *Process) LameDuck() <-chan struct{} { return p.lameDuck }
 // Watch calls f with the current status and after every change of it, in order and one call at a
 // time, until stop is called. The calls come from a separate goroutine: an f that blocks misses
 // nothing and delays nothing, except that [Run] waits up to one second for f to see the end. A call
-// that is in progress when stop is called may outlast stop; f may call stop itself. If f panics, it
-// is not called again, and the panic is treated like one of the function that [Run] runs.
+// of f that is in progress when stop is called may still run after stop has returned. So f may call
+// stop. If f panics, it is not called again, and the panic is treated like a panic of the function
+// that [Run] runs.
 func (p *Process) Watch(f func(Status)) (stop func()) {
 	if f == nil {
 		panic("graceful: Watch with a nil function")

@@ -194,8 +194,8 @@ func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds())
 func cut(s string, width int) string {
 	const ellipsis = "…"
 	var b strings.Builder
-	// used is the number of columns of the text so far. fits is the number of bytes of the part
-	// after which an ellipsis still fits.
+	// The variable used is the number of columns of the text in b. The variable fits is the number of
+	// leading bytes of b after which the line still has room for an ellipsis.
 	used, fits := 0, 0
 	for _, r := range s {
 		if !unicode.IsPrint(r) {

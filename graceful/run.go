@@ -237,14 +237,15 @@ func (r *run) handle(e event) {
 	var held *ctxshutdown.DrainError
 	if actions := next.step(e); slices.Contains(actions, force) || slices.Contains(actions, abandon) {
 		if held = blockers(r.scope.Completion(), next.Why); held == nil && e.kind != forced {
-			return // the scope has become complete, which is the next event that Run handles
+			return // no guard is held any more: the scope is complete, and Run handles that event next
 		}
 	}
 	if next.Rung > Serving {
-		r.signals.beginDrain() // before r.step, which makes the logger write and so can cause a SIGPIPE
+		// Call beginDrain before r.step: r.step makes the logger write, which can cause a SIGPIPE.
+		r.signals.beginDrain()
 	}
 	if held != nil {
-		r.setBlockers(held.Report) // before r.step, because r.step makes the logger list these guards
+		r.setBlockers(held.Report) // call this before r.step, which makes the logger list these guards
 	}
 	actions, now := r.step(e)
 	if now.Rung == Soft || now.Rung == Hard {

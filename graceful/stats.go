@@ -28,7 +28,7 @@ var counters struct {
 type abandonedScope struct {
 	scope *ctxshutdown.Swansong
 	held  int // the number of guards that were held when the run was abandoned
-	late  int // how many of the guards in held the counter Late already includes
+	late  int // the number of these guards that the counter Late includes so far
 }
 
 // ReadStats returns the counters. They never decrease. Extensions grows with each extension, and
@@ -44,8 +44,9 @@ func ReadStats() Stats {
 	counters.Lock()
 	defer counters.Unlock()
 	counters.abandoned = slices.DeleteFunc(counters.abandoned, func(l *abandonedScope) bool {
-		// The number held comes from a report, which counts jobs that share a guard one by one. Do not
-		// use State here: the scope may belong to a synctest bubble, whose channels must not be used.
+		// Count the guards in the way in which l.held was counted: by a report, which counts each of
+		// several jobs that share a guard. The method State would count the guards, but must not be
+		// called here: the scope may belong to a synctest bubble, whose channels must not be used.
 		left := l.scope.GuardReport().Count()
 		late := max(l.late, l.held-left)
 		counters.Late += uint64(late - l.late)
