@@ -81,9 +81,9 @@ func (m *Masker) lengthAt(s string, i int) int {
 	return 0
 }
 
-// next returns where the first secret part of s begins, at or after from, and where it ends. Texts
-// that overlap are one part. The bytes of s before covered are known to be secret. If no part is
-// left, start is len(s).
+// next returns the indexes at which a secret part of s begins and ends: the first part that begins
+// at or after the index from. Texts that overlap are one part. The first covered bytes of s are
+// known to be secret. If no part is left, start is len(s).
 func (m *Masker) next(s string, from, covered int) (start, end int) {
 	start, end = from, covered
 	for end <= start {
@@ -115,7 +115,7 @@ func (m *Masker) skip(s string, from int) int {
 // secret.
 func (m *Masker) Mask(s string) string { return m.mask(s, 0) }
 
-// mask masks s. The bytes before covered are left out: they are the rest of a secret that began in
+// mask masks s. It omits the first covered bytes of s: they are the rest of a secret that began in
 // an earlier piece of the line and was replaced by Mark there.
 func (m *Masker) mask(s string, covered int) string {
 	if m == nil {

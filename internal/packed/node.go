@@ -127,7 +127,7 @@ func (n *Node) Release(c *Counter) {
 
 // acquireSlow finishes an acquisition that left the value v in the counter c.
 func (n *Node) acquireSlow(c *Counter, v uint64) {
-	if c != &n.word && v&live == 0 { // the stripe was folded into the word
+	if c != &n.word && v&live == 0 { // the stripe was folded into the word, so count the guard there
 		c = &n.word
 		v = c.Add(oneGuard)
 	}
@@ -316,8 +316,8 @@ func (n *Node) seal(e *effects) {
 		c.seal(e)
 	}
 	n.fold(false, e)
-	// And clears the live bit. Every guard that was counted while n was live is in the value that
-	// And returns. Every later acquisition finds n sealed, and announces it.
+	// The method And clears the live bit. Every guard that was counted while n was live is in the
+	// value that And returns. Every later acquisition finds n sealed, and announces it.
 	if v := n.word.And(^live) &^ live; isEmpty(v) {
 		n.depart(v, e)
 	} else {

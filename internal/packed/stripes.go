@@ -28,7 +28,8 @@ import (
 //     this total is meaningful.
 //  2. The word contains the bias from before the first operation on a stripe until a fold has added
 //     the sum. The bias looks like guards, so the node is not empty and stays linked. It also keeps
-//     a release on the word from borrowing from the canary if the acquisition is part of the sum.
+//     a release on the word from borrowing from the canary, the bit above the guards, if the
+//     acquisition is part of the sum.
 //     A sweep must therefore fold idle stripes: otherwise an abandoned node would stay linked.
 //  3. A fold takes the count of a stripe and marks the stripe as folded in one atomic step. So an
 //     operation on a stripe either is part of the sum, or sees the mark and is repeated on the

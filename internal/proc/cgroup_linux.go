@@ -22,8 +22,8 @@ type cgroup struct {
 }
 
 // newCgroup creates a cgroup below base. It returns nil if that is not possible: with cgroups of
-// version 1, without permission, or before Linux 5.14, which has no cgroup.kill. If bound is set,
-// the processes in it must not outlive this program.
+// version 1, without permission, or before Linux 5.14, which has no cgroup.kill. If the parameter
+// bound is true, the processes in the cgroup must not outlive this program.
 func newCgroup(base string, bound bool) *cgroup {
 	if base == "" {
 		return nil
@@ -138,7 +138,8 @@ func (g *cgroup) pids() (pids []int) {
 
 func (g *cgroup) kill() { os.WriteFile(filepath.Join(g.path, "cgroup.kill"), []byte("1"), 0) }
 
-// emptyTimeout is one of the time limits that are drawn above killTimeout.
+// emptyTimeout is how long remove waits for the processes in the cgroup to end. The comment above
+// killTimeout shows this limit together with the other ones.
 const emptyTimeout = time.Second
 
 // remove removes the cgroup and all cgroups below it. The kernel refuses to remove one that still

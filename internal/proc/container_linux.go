@@ -23,15 +23,15 @@ type container struct {
 	mark    string
 }
 
-// markKey is the environment variable that contains the marks of all containers that a process is
-// in. The idea of recognizing processes by their environment comes from Jenkins
-// (ProcessTreeKiller).
+// markKey is the environment variable by which the processes that belong together are found. It
+// contains a mark, a random text, for each container that a process is in. The idea of recognizing
+// processes by their environment comes from Jenkins (ProcessTreeKiller).
 const markKey = MarkVariable
 
 func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 	bound := spec.ParentDeath != 0
-	// The processes that a launcher starts are in a containment, which the next launcher ends or
-	// adopts.
+	// Processes in a containment, such as those of package launcher, are not killed when this program
+	// has died: the next launcher ends or adopts them.
 	marksOwner := bound && spec.In.Mark == ""
 	c := &container{mark: newMark(marksOwner)}
 	env := cmd.Environ()
@@ -39,7 +39,8 @@ func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 	marks := own
 	for _, v := range env {
 		if old, ok := strings.CutPrefix(v, markKey+"="); ok {
-			marks = old + " " + own // also keep the marks of the containers that this process itself is in
+			// The new process is also in the containers that this process is in, so it has their marks.
+			marks = old + " " + own
 		}
 	}
 	cmd.Env = append(env, markKey+"="+marks)
@@ -119,9 +120,10 @@ func (c *container) leads(m Member) bool {
 // might not be in its cgroup, because creating or entering the cgroup may have failed.
 func (c *container) needsWalk() bool { return c.cgroup == nil || c.adopted }
 
-// near returns the living members that can be found without reading all of /proc, except for the
-// leader: those in the cgroup, or otherwise the descendants of the leader. It also reports whether
-// these are all members. The caller ensures that the leader has not been reaped.
+// near returns the living members that can be found without reading all of /proc: those in the
+// cgroup or, if there is none, the descendants of the leader. The result does not include the
+// leader. near also reports whether these are all members. The caller ensures that the leader has
+// not been reaped.
 func (c *container) near() (found []Member, complete bool) {
 	if !c.needsWalk() {
 		return c.members(), true

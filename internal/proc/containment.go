@@ -6,7 +6,8 @@ import (
 )
 
 // MarkVariable is the environment variable by which processes are found on Linux. A program that
-// clears the environment of a process should keep it, so that containments can be nested.
+// clears the environment of a process should keep this variable, so that containments can be
+// nested.
 const MarkVariable = "SWANSONG_PROC"
 
 // A Containment is a mark and, if possible, a cgroup that identify a set of processes. With it, a

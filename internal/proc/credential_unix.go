@@ -4,7 +4,8 @@ package proc
 
 import "syscall"
 
-// credential returns the credential of a user, nil for the user of this program.
+// credential returns the credential of u. For a nil u it returns nil: the process then runs as the
+// user of this program.
 func (u *User) credential() *syscall.Credential {
 	if u == nil {
 		return nil

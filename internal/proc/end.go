@@ -12,7 +12,7 @@ import (
 // them from time.Now, so that they carry a monotonic clock reading and do not move when the clock
 // is set.
 type Deadlines struct {
-	Terminate time.Time // when to send SIGTERM to all processes, unless the process has ended by then; not sent if Kill is no later
+	Terminate time.Time // when to send SIGTERM to all processes, unless the process has ended by then; used only if before Kill
 	Kill      time.Time // when to send SIGKILL to all processes
 	GiveUp    time.Time // when End stops waiting and returns ErrUnconfirmed
 }
@@ -50,9 +50,9 @@ func (p *Process) End(at Deadlines) (Exit, error) {
 	return exit, p.unconfirmed(exit.Survivors)
 }
 
-// killTime waits for the search for the processes that receive SIGTERM, but not beyond at.Kill, and
-// returns when to send SIGKILL. If searches are slow, that time is before at.Kill, so that the
-// searches that confirm the end can finish by at.GiveUp.
+// killTime waits for the search for the processes that receive SIGTERM, but not beyond at.Kill. It
+// then returns the time at which SIGKILL is to be sent. If searches are slow, that time is before
+// at.Kill, so that the searches that confirm the end can finish by at.GiveUp.
 func (p *Process) killTime(at Deadlines, searched <-chan struct{}) time.Time {
 	// Leave time for one search that finds members, one that finds none, and six more in reserve.
 	const searches = 8

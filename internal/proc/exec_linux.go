@@ -28,8 +28,8 @@ func ServeForks(main func()) error {
 	forker.mu.Unlock()
 	go main()
 	fork := <-forks
-	// If this program was executed by Exec, heldSignals are still blocked. The processes must not
-	// inherit that.
+	// If this program was executed by Exec, heldSignals are still blocked on this thread. Unblock
+	// them, because processes inherit the blocked signals of the thread that forks them.
 	maskSignals(unblockSignals(), heldSignals)
 	for ; ; fork = <-forks {
 		fork()
@@ -69,8 +69,8 @@ func unblockSignals() uintptr { return blockSignals() + 1 }
 // Exec replaces this program by another one, as execve does: the processes of this program become
 // children of the new one. The given files stay open under their file descriptors, and all other
 // files are closed. Exec waits for a concurrent start of a process. The program must have called
-// ServeForks. Exec calls env immediately before the execve. Exec returns only if it fails, and has
-// then changed nothing.
+// ServeForks. The function env returns the environment for the other program; Exec calls it
+// immediately before the execve. Exec returns only if it fails, and has then changed nothing.
 func Exec(path string, args []string, env func() []string, files []*os.File) (err error) {
 	if !forker.isMain.Load() {
 		return ErrNotMainThread

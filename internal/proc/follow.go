@@ -72,7 +72,7 @@ func (p *Process) awaitExit() {
 	p.contain.awaitExit()
 	for {
 		if p.onLeaderExit != nil {
-			p.onLeaderExit() // the function can call Follow, so ask main afterwards
+			p.onLeaderExit() // may call Follow, which changes the result of p.main
 		}
 		m, ok := p.main()
 		if !ok {

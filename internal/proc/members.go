@@ -56,7 +56,7 @@ func (p *Process) knownMembers() (alive []Member) {
 	return append(alive, p.known...)
 }
 
-// The function without returns those of the members that are not in known.
+// The function without returns the members that are not in the slice known.
 func without(members, known []Member) (rest []Member) {
 	for _, m := range members {
 		if !slices.ContainsFunc(known, func(k Member) bool { return k.PID == m.PID && k.start == m.start }) {

@@ -13,8 +13,9 @@ import (
 )
 
 // A program that is killed cannot end the processes that its own processes have started. So other
-// programs do that, when they start a process. They recognize the processes and the cgroups of a
-// dead program by the owner in the mark and in the name of the cgroup.
+// programs that use this package do that, when they start a process. They recognize the processes
+// and the cgroups of a dead program by its owner value, which is part of the mark of each process
+// and of the name of each cgroup.
 
 // An owner identifies a program among all that have run since boot.
 type owner struct {
@@ -41,7 +42,9 @@ func parseOwner(text string) (o owner, ok bool) {
 var thisOwner = sync.OnceValue(func() owner {
 	self, _ := stat(os.Getpid())
 	if pid, _ := os.Readlink("/proc/self"); pid != strconv.Itoa(os.Getpid()) {
-		self.start = 0 // /proc is that of another pid namespace, so its pids are those of other processes
+		// The mounted /proc is that of another pid namespace, where this pid is another process. So do
+		// not use the start time that stat has read there.
+		self.start = 0
 	}
 	// The targets of the links are texts such as pid:[4026531836] and time:[4026531834]. In another
 	// time namespace, the start time of the same program is a different number.
@@ -50,8 +53,9 @@ var thisOwner = sync.OnceValue(func() owner {
 	return owner{os.Getpid(), self.start, strings.Trim(pids, "pid:[]") + "." + strings.Trim(times, "time:[]")}
 })
 
-// newMark returns the mark of a new container. If bound is set, its processes must not outlive this
-// program, and the mark contains the owner, by which killOrphanProcesses finds them.
+// newMark returns the mark of a new container. If the parameter bound is true, the processes of the
+// container must not outlive this program. Then the mark contains the owner, by which
+// killOrphanProcesses finds these processes when this program has died.
 func newMark(bound bool) string {
 	if bound {
 		return thisOwner().String() + "-" + rand.Text()

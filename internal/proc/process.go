@@ -285,7 +285,8 @@ const (
 	// a second.
 	killTimeout = 5 * time.Second
 
-	// Processes that this program may not signal may end because the others have.
+	// A process that this program has no permission to signal is not killed, but it may end by itself
+	// when the other processes have ended.
 	refusedTimeout = time.Second
 )
 
@@ -294,7 +295,7 @@ const (
 func (p *Process) sweep() (left, survivors []Member) {
 	if p.isKilling() { // wait first, so that no search finds processes that are about to end
 		known := slices.DeleteFunc(p.knownMembers(), Member.refusesSignals)
-		p.contain.signal(known, syscall.SIGKILL) // also kill what a search has found since Kill
+		p.contain.signal(known, syscall.SIGKILL) // also kill what a search has found after the call of Kill
 		p.contain.awaitMembers(known, time.Now().Add(p.firstWait))
 	}
 	left = p.members()

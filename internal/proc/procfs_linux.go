@@ -156,7 +156,8 @@ func environ(pid int) ([]byte, error) {
 	if len(env) > 0 || errors.Is(err, fs.ErrPermission) {
 		return env, err
 	}
-	for _, task := range threads(pid) { // the main thread may have ended, while others run on
+	// If the main thread has ended and others run on, read the environment from another thread.
+	for _, task := range threads(pid) {
 		if env, err := os.ReadFile(filepath.Join(task, "environ")); len(env) > 0 {
 			return env, err
 		}

@@ -47,8 +47,8 @@ func All() (groups []Group) {
 //	#	0x4dbf5d	main.work+0x9d	/src/main.go:15
 func parse(text string) (g Group) {
 	head, _, _ := strings.Cut(text, " @ ")
-	// In the profile, a headline comes before the first group. Then the number of goroutines is in
-	// the line after the headline.
+	// Before the first group, the profile has a headline. The number of goroutines of the first group
+	// is in the line after the headline.
 	g.Count, _ = strconv.Atoi(head[strings.LastIndexByte(head, '\n')+1:])
 	_, labels, _ := strings.Cut(text, "\n# labels: ")
 	g.labels, _, _ = strings.Cut(labels, "\n")
@@ -136,8 +136,8 @@ func (g Group) UserFrames() []Frame {
 }
 
 // RunsProgram reports whether the goroutines run a function of the program. Functions of the
-// standard library, of packages of this module that call functions of the user, and of packages
-// whose path begins with one of others do not count.
+// standard library do not count, nor do those of packages of this module that call functions of the
+// user, nor those of packages whose path begins with an element of the parameter others.
 func (g Group) RunsProgram(others ...string) bool {
 	return slices.ContainsFunc(g.Frames, func(f Frame) bool {
 		isOther := func(path string) bool { return strings.HasPrefix(f.Function, path) }

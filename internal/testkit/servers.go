@@ -25,7 +25,7 @@ func LanguageServer(t testing.TB, name string) string {
 	if os.Getenv("CI") != "" {
 		t.Fatalf("%s is not installed: run tools/lsp/install", name)
 	}
-	t.Skipf("%s is not installed: tools/lsp/install does it", name)
+	t.Skipf("%s is not installed: run tools/lsp/install", name)
 	return ""
 }
 
