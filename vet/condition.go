@@ -23,9 +23,9 @@ func (res *resource) conditionOf(cond ast.Expr) ast.Expr {
 	return cond
 }
 
-// isAbsent reports whether the function holds no guard or scope if cond has the given outcome. The
-// parameter known says that the variable ok, as in g, ok := s.TryGuard(), has not been assigned
-// again.
+// isAbsent reports whether the function holds no guard or scope if the condition cond has the given
+// outcome. The parameter known says that the variable ok, as in g, ok := s.TryGuard(), still has
+// its first value.
 func (res *resource) isAbsent(cond ast.Expr, outcome, known bool) bool {
 	if res.absentIf != nil && res.absentIf(ast.Unparen(cond), outcome) {
 		return true
@@ -39,7 +39,8 @@ func (res *resource) isAbsent(cond ast.Expr, outcome, known bool) bool {
 		switch e.Op {
 		case token.LAND, token.LOR:
 			x, y := res.isAbsent(e.X, outcome, known), res.isAbsent(e.Y, outcome, known)
-			if outcome == (e.Op == token.LAND) { // both operands have this outcome
+			// If x && y is true or x || y is false, then both x and y have this outcome.
+			if outcome == (e.Op == token.LAND) {
 				return x || y
 			}
 			return x && y

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// deferFix suggests to insert a defer after the statement that acquires the guard or scope. If that
-// is handed over or acquired in a loop, deferFix suggests nothing, because the defer could release
-// it while other code uses it.
+// deferFix suggests to insert a defer after the statement that acquires the guard or scope. If the
+// guard or scope is handed over or acquired in a loop, deferFix suggests nothing, because the defer
+// could release it while other code uses it.
 func deferFix(pass *analysis.Pass, call inspector.Cursor, res *resource, b binding, deferred string) []analysis.SuggestedFix {
 	if _, loop := inLoop(call); loop || !res.declared {
 		return nil
@@ -50,7 +50,7 @@ func deferPlace(pass *analysis.Pass, res *resource, b binding) (at token.Pos, de
 	switch stmt.ParentEdgeKind() {
 	case edge.BlockStmt_List, edge.CaseClause_Body, edge.CommClause_Body:
 		at, depth = stmt.Node().End(), column(pass, stmt.Node())-1
-		// After g, ok := s.TryGuard() comes if !ok { return }.
+		// If g, ok := s.TryGuard() is followed by if !ok { return }, the place is after that statement.
 		if next, ok := stmt.NextSibling(); ok && res.ok != nil {
 			if n, ok := next.Node().(*ast.IfStmt); ok && n.Init == nil && n.Else == nil && res.isNegated(n.Cond) && endsWithJump(n.Body) {
 				at = n.End()

@@ -31,7 +31,7 @@ func (n name) String() string { return n.root.Name() + n.path }
 // the lineage of ctx has the names ctx, child and s, the three calls, and is hard.
 type lineage struct {
 	names []name
-	calls []*ast.CallExpr // calls that created the context and its ancestors; the last may be any call
+	calls []*ast.CallExpr // calls that returned the context and its ancestors; the last may call any function
 	hard  bool            // the next ancestor is the hard context of a scope, and does not end when that scope is stopped
 }
 
@@ -64,7 +64,7 @@ func newLineages(pass *analysis.Pass, root inspector.Cursor) *lineages {
 				r.define(id, n.Values, i)
 			}
 		case *ast.CallExpr:
-			// Go passes its context to the function.
+			// ctxshutdown.Go passes its first argument, a context, to the function literal.
 			if isNamed(callee(r.info, n), corePath, "Go") && len(n.Args) == 2 {
 				if f, ok := ast.Unparen(n.Args[1]).(*ast.FuncLit); ok {
 					if params := f.Type.Params.List; len(params) == 1 && len(params[0].Names) == 1 {
@@ -96,7 +96,7 @@ func derives(fn *types.Func) bool {
 		isNamed(fn, corePath, "New", "WithCancel")
 }
 
-// lineage returns the lineage of an expression.
+// lineage returns the lineage, the known ancestors, of the context that an expression stands for.
 func (r *lineages) lineage(e ast.Expr) lineage {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.Ident:
@@ -135,9 +135,10 @@ func (r *lineages) lineage(e ast.Expr) lineage {
 	return lineage{}
 }
 
-// lineageOfVar returns what the lineages of all values that are assigned to v have in common.
+// lineageOfVar returns the lineage of v: the ancestors that all contexts assigned to v have in
+// common.
 func (r *lineages) lineageOfVar(v *types.Var) (l lineage) {
-	if r.visiting[v] { // v derives from itself, so it has no lineage
+	if r.visiting[v] { // v derives from itself, so no ancestors of it can be found
 		return lineage{}
 	}
 	r.visiting[v] = true
@@ -150,7 +151,8 @@ func (r *lineages) lineageOfVar(v *types.Var) (l lineage) {
 			of = r.lineage(d.value)
 		}
 		if slices.ContainsFunc(of.names, func(n name) bool { return n.root == v && n.path == "" }) {
-			further = append(further, of.calls...) // ctx, cancel = context.WithTimeout(ctx, d) keeps the ancestors
+			// ctx, cancel = context.WithTimeout(ctx, d) does not change the ancestors of ctx.
+			further = append(further, of.calls...)
 			continue
 		}
 		if first {
@@ -175,8 +177,9 @@ func embedding(n name, t types.Type) []name {
 	return []name{n}
 }
 
-// promoted returns the name of the embedded field that path leads to. The last element of path is
-// the method of that field.
+// promoted returns the name of an embedded field, directly or indirectly in n, whose method is
+// promoted to n. The elements of path are the indexes of the embedded fields from n to that field,
+// followed by the index of the method.
 func promoted(n name, t types.Type, path []int) name {
 	for _, i := range path[:len(path)-1] {
 		if p, ok := t.Underlying().(*types.Pointer); ok {

@@ -33,9 +33,9 @@ Write
 	defer g.Release()
 
 or hand the guard to the code that ends the work: return it, store it, pass it on, or capture it in a goroutine. That must
-happen on every path, including error paths, and if a select did not choose to send the guard. The function literal of a go
-statement is checked in the same way if no other code has the guard. It is safe to release a guard twice, or to release a
-nil guard.
+happen on every path, including error paths and the paths on which a select chooses another case than the one that sends
+the guard. The function literal of a go statement is checked in the same way if no other code has the guard. It is safe to
+release a guard twice, or to release a nil guard.
 
 The suggested fix, a defer, is offered if the guard stays in the function and is not acquired in a loop. Not reported are
 paths that end in a panic, guards whose ok is passed on or stored, and guards that a _test.go file discards, because tests
@@ -106,7 +106,8 @@ func checkGuard(pass *analysis.Pass, call inspector.Cursor, fn *types.Func) {
 // it as an argument. The function literal of the go statement can then be checked like a function
 // that has acquired the guard, because it runs once. goroutineResource returns nil if there is no
 // such goroutine, if the guard is used outside the literal, or if the guard is used in a further
-// function literal inside it, which could run at another time. A deferred one is allowed.
+// function literal inside it, which could run at another time. A deferred function literal is
+// allowed.
 func goroutineResource(pass *analysis.Pass, res *resource) *resource {
 	var body *ast.FuncLit
 	vars := res.vars
@@ -191,7 +192,7 @@ func guardResource(pass *analysis.Pass, call inspector.Cursor, b binding) (res *
 	}
 	if len(b.lhs) == 2 {
 		switch ok := b.lhs[1]; {
-		case ok == nil: // the bool is assigned to something other than a variable
+		case ok == nil: // the second result of TryGuard is assigned to something other than a variable
 			res.untraceable = true
 		case ok.Name != "_":
 			res.ok = variable(pass.TypesInfo, fn.Node(), ok)

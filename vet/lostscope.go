@@ -42,8 +42,9 @@ as it does for lostcancel.
 
 Not reported: scopes in func main of a program; paths after a receive from Done of the scope; and scopes that end with a
 context of the same function (context.WithTimeout, signal.NotifyContext, another scope), with the context of a test, or with
-the scope that graceful.Run passes to its function. In a loop whose number of iterations is unknown, the last are reported,
-because the children would accumulate. A scope that is discarded in a _test.go file is not reported.
+the scope that graceful.Run passes to its function. If scopes that end with such a context are made in a loop with an
+unknown number of iterations, they are reported, because they would accumulate. A scope that is discarded in a _test.go file
+is not reported.
 
 The suggested fix, a defer, is offered if the function only reads the scope and acquires guards of it.`,
 	URL:      "https://pkg.go.dev/github.com/swansong-go/swansong/vet#LostScope",

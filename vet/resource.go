@@ -31,7 +31,7 @@ type resource struct {
 	def      ast.Node      // the node of graph after which the resource is held; nil: it is held from the beginning
 	vars     []*types.Var  // the resource can be released through each of these variables; none: the resource is discarded
 	ok       *types.Var    // the variable is false if there is no resource; nil: there is always a resource
-	declared bool          // set if def declares vars
+	declared bool          // whether the statement def declares the variables in vars
 	absentIf conditionFunc // reports whether a condition implies that there is no resource; nil: no condition does
 
 	uses        []variableUse     // uses of the variables in vars, in source order
@@ -162,8 +162,8 @@ func (res *resource) findUses(effectAt effectFunc) {
 	}
 }
 
-// isPassedOn reports whether an expression becomes part of a value that is stored or passed on. It
-// gets the parent of the expression.
+// isPassedOn reports whether an expression becomes part of a value that is stored or passed on. The
+// parameter is the parent of the expression in the syntax tree.
 func isPassedOn(parent inspector.Cursor) bool {
 	for {
 		switch n := parent.Node().(type) {

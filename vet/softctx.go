@@ -50,7 +50,7 @@ parameter may be a soft or a hard context, and is never reported.`,
 type softCheck struct {
 	pass     *analysis.Pass
 	from     *lineages
-	reported map[*ast.CallExpr]bool // reported once, even if two guards are held
+	reported map[*ast.CallExpr]bool // calls that were reported; each is reported only once, even if two guards are held
 }
 
 func runSoftCtx(pass *analysis.Pass) (any, error) {
@@ -137,15 +137,15 @@ func (c *softCheck) checkGo(cur inspector.Cursor, call *ast.CallExpr, fn *types.
 	}
 }
 
-// acquiredFrom returns the lineage (see there) of the scope whose guard ctxshutdown.Acquire(ctx) or
-// ctxshutdown.Go(ctx, f) acquires.
+// acquiredFrom returns the lineage, the known ancestors, of the scope whose guard
+// ctxshutdown.Acquire(ctx) or ctxshutdown.Go(ctx, f) acquires.
 func (c *softCheck) acquiredFrom(ctx ast.Expr) lineage {
 	l := c.from.lineage(ctx)
 	l.names = append(l.names, c.from.scopesOf(l)...)
 	return l
 }
 
-// scopesOfGuard returns the lineage of the scope to which a guard belongs.
+// scopesOfGuard returns the lineage, the known ancestors, of the scope to which a guard belongs.
 func (c *softCheck) scopesOfGuard(guard ast.Expr) lineage {
 	switch e := ast.Unparen(guard).(type) {
 	case *ast.Ident:
@@ -215,7 +215,7 @@ func (c *softCheck) call(call *ast.CallExpr, guarded lineage) {
 	}
 	c.reported[call] = true
 	for i > 0 && given.names[i].viaContext {
-		i-- // go back to the variable that has the result of FromContext
+		i-- // name the scope by the variable that has the result of FromContext, if there is one
 	}
 	scope := given.names[i]
 	d := analysis.Diagnostic{
@@ -224,7 +224,9 @@ func (c *softCheck) call(call *ast.CallExpr, guarded lineage) {
 		Message: fmt.Sprintf("%s is cancelled when %s is stopped, although a guard promises to finish the work; pass %[2]s.Work() or a context derived from it",
 			fn.Name(), scope),
 	}
-	if i == 0 && isScope(c.pass.TypesInfo.TypeOf(arg)) { // if the argument is not the scope itself, the scope may be a child without guards, whose Work ends with its stop
+	// Suggest a fix only if the argument is the scope itself. If the argument is a child of the scope,
+	// its Work would not help: a child that holds no guards completes at its stop, which ends Work.
+	if i == 0 && isScope(c.pass.TypesInfo.TypeOf(arg)) {
 		d.SuggestedFixes = workFix(arg)
 	}
 	c.pass.Report(d)

@@ -58,7 +58,7 @@ func runWaitCtx(pass *analysis.Pass) (any, error) {
 				Pos: call.Args[0].Pos(),
 				End: call.Args[0].End(),
 				Message: "the context given to Wait " + why + ", so Wait returns at once; " +
-					"use another one, such as context.WithTimeout(context.Background(), 10*time.Second)",
+					"use another context, such as context.WithTimeout(context.Background(), 10*time.Second)",
 			})
 		}
 	}
@@ -100,7 +100,9 @@ func (r *lineages) endedBefore(cur inspector.Cursor, l lineage) (n name, at toke
 		switch c.Node().(type) {
 		case *ast.FuncLit, *ast.FuncDecl:
 			return n, at, false
-		case ast.Stmt: // look at the statements before it in its block, and, in the body of a select case, at the receive of the case
+		case ast.Stmt:
+			// Search the statements before this one in its block. In the body of a select case, the receive
+			// of the case is one of them.
 			for before, more := c.PrevSibling(); more; before, more = before.PrevSibling() {
 				if received(before.Node()) {
 					return n, at, true

@@ -13,7 +13,7 @@ import (
 )
 
 func theScope(s *ctxshutdown.Swansong) error {
-	return s.Shutdown().Wait(s) // want `the context given to Wait ends when s is stopped, so Wait returns at once; use another one, such as context.WithTimeout\(context.Background\(\), 10\*time.Second\)`
+	return s.Shutdown().Wait(s) // want `the context given to Wait ends when s is stopped, so Wait returns at once; use another context, such as context.WithTimeout\(context.Background\(\), 10\*time.Second\)`
 }
 
 func derived(s *ctxshutdown.Swansong) error {
