@@ -248,9 +248,11 @@ func (c *conn) mustReadAgain(err error, attempts int) bool {
 	}
 	unread, known := socket.HasUnread(c.raw)
 	switch {
-	case !known || c.state.preface: // on HTTP/2, unread data might be no request
+	case !known || c.state.preface: // on HTTP/2, unread data does not prove that a request has arrived
+		// Read for the time lull, to see whether data arrives. Do this twice, because on a busy machine a
+		// deadline may pass before the read has begun.
 		c.raw.SetReadDeadline(time.Now().Add(lull))
-		return attempts < 2 // read twice: a deadline may pass before the read has begun, see listener.Accept
+		return attempts < 2
 	case unread:
 		c.step(connEvent{kind: eventUnread})
 	}

@@ -40,7 +40,7 @@ func (c *conn) endHandler(q *request) {
 	if c.state.http2 && c.state.streams > 0 && !q.isStream {
 		if w, ok := q.ResponseWriter.(interface{ CloseNotify() <-chan bool }); ok {
 			c.mu.Unlock()
-			buffered := w.CloseNotify() // called here because CloseNotify panics after ServeHTTP has returned
+			buffered := w.CloseNotify() // CloseNotify would panic after the return of ServeHTTP, so call it now
 			g := guardNamed(c.scope, (*requestSite)(q))
 			go func() {
 				<-buffered
@@ -108,7 +108,7 @@ func (c *conn) beginWrite() (counted bool) {
 	return counted
 }
 
-// endWrite is called after n bytes were written. counted is what beginWrite returned.
+// endWrite is called after n bytes were written. The parameter counted is the result of beginWrite.
 func (c *conn) endWrite(counted bool, n int64) {
 	if !counted {
 		return

@@ -92,7 +92,7 @@ type connState struct {
 	announced        bool          // the first GOAWAY was requested
 	announcedAt      time.Time     // when the first GOAWAY was requested, or when the drain began if that was later
 	confirmed        bool          // the client has confirmed that it has received the first GOAWAY
-	wrote            bool          // the server has written; reset when httpdrain requests the second GOAWAY
+	wrote            bool          // the server has written to the connection; reset when httpdrain requests the second GOAWAY
 	hasResponseGuard bool          // a guard is held until the response is written
 }
 

@@ -80,8 +80,9 @@ func (c *conn) isHijacked() bool {
 	return c.state.hijacked
 }
 
-// beginTrace returns a guard for the request q, which reports name by its method, its route and the
-// client's address. It also labels the calling goroutine, so that reports find the handler's stack.
+// beginTrace returns a guard for the request q. Reports name the guard by the method, the route and
+// the client's address. beginTrace also labels the calling goroutine, so that reports find the
+// handler's stack.
 // The context of the http.Request does not get the label: for that the handler would need a copy of the
 // http.Request, and net/http would not delete the temporary files of a form in the copy.
 func (c *conn) beginTrace(q *request) *ctxshutdown.Guard {

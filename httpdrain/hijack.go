@@ -42,7 +42,7 @@ func (c *conn) handOver(nc net.Conn) net.Conn {
 	switch socket.(type) {
 	case *net.TCPConn, *net.UnixConn:
 	default:
-		return nc // for connections of other types, the drain cannot know that Close closes the socket
+		return nc // Close of another type might leave the socket open, so use nc, whose Close notifies the drain
 	}
 	raw, err := socket.(syscall.Conn).SyscallConn()
 	if err != nil {

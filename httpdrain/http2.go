@@ -76,7 +76,8 @@ func (sv *server) wrapNextProtos() {
 			if c := connFor(tc, h); c == nil {
 				tc.NetConn().Close()
 			} else {
-				sv.serveHTTP2(c, unencrypted(tc), nil, wire.Preface) // net/http has already read the preface
+				// net/http has already read the preface, so serveHTTP2 must not wait for it.
+				sv.serveHTTP2(c, unencrypted(tc), nil, wire.Preface)
 			}
 		}
 	}
@@ -89,7 +90,7 @@ func canServeHTTP2(srv *http.Server) bool {
 	if probe.TLSConfig != nil {
 		probe.TLSConfig.NextProtos = append(slices.Clip(probe.TLSConfig.NextProtos), protoTLS)
 	}
-	err := probe.Serve(&oneConn{}) // this call configures HTTP/2 and returns
+	err := probe.Serve(&oneConn{}) // Serve configures HTTP/2, and returns because there is no connection
 	return errors.Is(err, net.ErrClosed) && probe.TLSNextProto[protoTLS] != nil
 }
 
@@ -130,13 +131,13 @@ func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState
 			close(closed)
 		}
 	}
-	additional.Serve(&oneConn{}) // this call configures HTTP/2
+	additional.Serve(&oneConn{}) // Serve configures HTTP/2, and returns because there is no connection
 	if serve := additional.TLSNextProto[protoPlaintext]; serve != nil {
 		// Before Go 1.27, requests have the server that is passed to serve as the value of
 		// http.ServerContextKey, and handlers must find the user's server there.
 		additional.TLSNextProto[protoPlaintext] = func(_ *http.Server, tc *tls.Conn, h http.Handler) { serve(sv.Server, tc, h) }
 	}
-	additional.Serve(&oneConn{conn: h}) // this call starts a goroutine for the connection and returns
+	additional.Serve(&oneConn{conn: h}) // Serve starts a goroutine for the connection and returns
 	<-closed
 }
 

@@ -23,9 +23,10 @@ const (
 	// deadline has been set, because it waits for something else than a connection, say. Then the
 	// drain closes the listener.
 	silentTimeout = time.Second
-	// starvedTimeout is the same for listeners of package net, whose Accept returns at the deadline
-	// as soon as its goroutine runs. On a busy machine, that may take more than a second, for
-	// example while a hundred other goroutines compute the signatures of TLS handshakes.
+	// starvedTimeout takes the place of silentTimeout for listeners of package net. Their Accept
+	// returns at the deadline as soon as its goroutine runs. On a busy machine, that may take more
+	// than a second, for example while a hundred other goroutines compute the signatures of TLS
+	// handshakes.
 	starvedTimeout = 10 * time.Second
 	// maxLateConns limits how many connections are accepted after the scope has been stopped, in
 	// case clients connect all the time: after that number the listener closes as soon as its queue
@@ -154,7 +155,10 @@ func (l *listener) onTimer() {
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		l.setAccepting(true)
-		stopping := l.stop.Err() != nil // must come after setAccepting: else it could happen that neither this call nor the drain starts the timer
+		// Look for a stop only after setAccepting. In the other order, the drain could start the timer
+		// between the two calls, and the timer could end before Accept is called. Then nothing would
+		// limit Accept.
+		stopping := l.stop.Err() != nil
 		if stopping {
 			l.limitAccept()
 		}

@@ -17,7 +17,7 @@ import (
 // a response can say that its connection will be closed.
 type request struct {
 	http.ResponseWriter
-	r             *http.Request // only the handler's goroutine may use it, because handlers and middleware change it
+	r             *http.Request // only the handler's goroutine may use r, because handlers and middleware change r
 	conn          *conn
 	start         time.Duration // when the header was read, as the time since epoch
 	method        string        // a copy of r.Method, which other goroutines may read

@@ -116,7 +116,7 @@ func listen(s *ctxshutdown.Swansong, srv *http.Server, opts []Option, addr strin
 	}
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
-		return nil, err // not wrapped: http.Server.ListenAndServe does not wrap it, and it contains the address already
+		return nil, err // http.Server.ListenAndServe does not wrap the error either, and its text has the address
 	}
 	return ln, nil
 }
@@ -152,7 +152,7 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 	}
 	o, err := newOptions(opts)
 	if argErr := checkArgs(s, srv); err == nil {
-		err = argErr // not errors.Join(argErr, nil), in which graceful does not find the stopped scope if the user wraps it
+		err = argErr // without errors.Join: if the user wraps a joined error, graceful does not find the stopped scope in it
 	} else {
 		err = errors.Join(argErr, err)
 	}
@@ -200,7 +200,7 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 		waiting.Go(func() { d.awaitLameDuck(p) })
 		defer waiting.Wait()
 	}
-	defer cancel() // deferred after waiting.Wait, and so called before it: Wait returns when the scope is stopped
+	defer cancel() // called before waiting.Wait: it stops the scope, and then awaitLameDuck returns, for which Wait waits
 	defer d.stopWatching()
 	l := newListener(ln, d, scope)
 	stop := context.AfterFunc(scope, l.limitAccept)

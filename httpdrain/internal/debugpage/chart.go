@@ -222,8 +222,8 @@ func tickInterval(d time.Duration) time.Duration {
 	return roundUp(d)
 }
 
-// roundUp returns the shortest round duration of at least d. A round duration is one of steps, or a
-// number of whole hours.
+// roundUp returns the shortest round duration of at least d. Durations are round if they are in the
+// slice steps, or a number of whole hours.
 func roundUp(d time.Duration) time.Duration {
 	steps := []time.Duration{
 		time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second, 30 * time.Second, time.Minute,

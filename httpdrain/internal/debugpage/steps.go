@@ -70,8 +70,8 @@ func (now *snapshot) stepView(s step, title, note string, current, passed bool) 
 	return v
 }
 
-// timeOf returns when the step s was reached: as the time of day for the first step, and as the
-// time since the first step for all others. It returns "" if s was not reached.
+// timeOf returns the time at which the step s was reached, as text: the time of day for the first
+// step, and the time since the first step for all others. It returns "" if s was not reached.
 func (now *snapshot) timeOf(s step) string {
 	i := slices.IndexFunc(now.marks, func(m mark) bool { return m.step == s })
 	switch {

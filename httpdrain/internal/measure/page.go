@@ -58,7 +58,8 @@ func writePage(sections []section, only string, save bool) error {
 	return w.Save()
 }
 
-// findSection returns the section with this title, from the empty line before it to the next one.
+// findSection returns the section with this title, from the empty line before the title to the next
+// section or the end of the page.
 func findSection(page, title string) (text string, ok bool) {
 	begin := strings.Index(page, "\n## "+title+"\n")
 	if begin < 0 {

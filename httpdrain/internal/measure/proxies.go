@@ -21,9 +21,11 @@ import (
 type proxy struct {
 	name     string
 	upstream string // the protocol that the proxy speaks to the servers
-	config   string // configuration file, in which start replaces the placeholders; the proxy listens on DIR/socket, or on FRONT if that occurs here or in command
-	command  []string
-	body     string // body of each request
+	// config is the configuration file. The method start replaces its placeholders. The proxy listens
+	// on DIR/socket, or on FRONT if that occurs in config or in command.
+	config  string
+	command []string
+	body    string // body of each request
 }
 
 // Each proxy is configured to try the other server if it cannot connect to one, and to keep trying
@@ -48,7 +50,7 @@ var traefik = []string{"traefik", "--entrypoints.web.address=FRONT", "--provider
 // missing returns what is missing to run the proxy, and "" if nothing is.
 func (p proxy) missing() string {
 	if runtime.GOOS != "linux" {
-		return "Linux" // the servers need several loopback addresses, and other systems often have only 127.0.0.1
+		return "Linux" // the servers need several loopback addresses, and most other systems have only 127.0.0.1
 	}
 	if _, err := exec.LookPath(p.command[0]); err != nil {
 		return p.command[0]

@@ -1,6 +1,6 @@
 package main
 
-// The configuration files of the proxies, with placeholders that start replaces.
+// The configuration files of the proxies, with placeholders that the method proxy.start replaces.
 
 const nginxConfig = `
 daemon off;

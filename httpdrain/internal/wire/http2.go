@@ -46,7 +46,8 @@ type FrameScanner struct {
 // IsBetweenFrames reports whether the bytes so far end with a frame that any frame may follow.
 func (s *FrameScanner) IsBetweenFrames() bool { return s.begun && s.headerLen == 0 && !s.inBlock }
 
-// Scan continues with b. It reports whether the answer to a PING with PingData ends in b.
+// Scan examines b, the bytes that follow those of the previous call. It reports whether the answer
+// to a PING with PingData ends in b.
 func (s *FrameScanner) Scan(b []byte) (answered bool) {
 	for len(b) > 0 {
 		if s.headerLen < len(s.header) {
