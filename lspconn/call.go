@@ -221,7 +221,7 @@ func (c *Conn) discardQueue(replies bool) {
 	}
 }
 
-// release returns the guard and the slot of a message that has left the queue.
+// release releases the guard, and frees the slot, of a message that has left the queue.
 func (c *Conn) release(m *queuedMessage) {
 	if m.guard != nil { // a notification of NotifyLatest has a guard only while it is being written
 		m.guard.Release()

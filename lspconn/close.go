@@ -84,8 +84,8 @@ func (c *Conn) closeBy(limit context.Context, deadline time.Time) (Report, error
 	after, fixed := c.state, c.deadline
 	c.mu.Unlock()
 	c.logState(before, after)
-	// The connection is forced at the earlier deadline, see limitDeadline. So do not wait longer
-	// than that.
+	// If the deadline of the Manager is earlier than that of the connection, limitDeadline arranges
+	// for a Force. So do not wait longer than until the deadline of the Manager.
 	if !deadline.IsZero() && fixed.After(deadline) {
 		var cancel context.CancelFunc
 		limit, cancel = context.WithDeadlineCause(limit, deadline, ErrUnconfirmed)
@@ -188,10 +188,10 @@ const killReserve = time.Second
 // killInterval is the time between SIGTERM and SIGKILL.
 func (s schedule) killInterval() time.Duration { return s.kill.Sub(s.terminate) }
 
-// closeStdin returns when to close the stdin of a server that received exit at the time now and is
-// still running. Some servers exit only when stdin is closed. But closing stdin at once can make an
-// exiting server fail: vscode-eslint-language-server exits with code 0 after a second if its stdin
-// stays open, and might crash otherwise.
+// closeStdin returns the time at which to close the stdin of a server that received exit at the
+// time now, if the server is still running then. Some servers exit only when stdin is closed. But
+// closing stdin at once can make an exiting server fail: vscode-eslint-language-server exits with
+// code 0 after a second if its stdin stays open, and might crash otherwise.
 func (s schedule) closeStdin(now time.Time) time.Time {
 	return earlier(now.Add(s.giveUp.Sub(s.begin)/5), now.Add(s.terminate.Sub(now)/2))
 }

@@ -25,8 +25,9 @@ type Conn struct {
 	//   - The goroutine in run makes every change of state, with one exception: if a failed connection
 	//     has been reaped before Close is called, Close makes it Closed. The same goroutine ends the
 	//     process.
-	//   - A call stays in calls until it is answered. Removing and answering it are one step under mu.
-	//   - All output goes through out, in whole messages.
+	//   - A call stays in the map calls until it is answered. Removing and answering it are one step
+	//     under mu.
+	//   - All output goes through the messageWriter out, in whole messages.
 
 	server       Server
 	manager      *Manager // the manager that started the connection; nil if Start did

@@ -30,8 +30,9 @@ func (c *Conn) drainQueue(until time.Time) error {
 		return c.writeErr
 	}
 	c.stopWriting()
+	// Wait for the write loop: handlers may have queued responses after the queue was found empty.
 	select {
-	case <-c.writeDone: // not at once: handlers may have queued responses after the queue was found empty
+	case <-c.writeDone:
 		return c.writeErr
 	case <-t.C:
 		return errStuck

@@ -149,7 +149,7 @@ func replyFrame(id, result json.RawMessage, failure *ResponseError) []byte {
 		b = append(b, result...)
 	} else {
 		text, err := json.Marshal(failure)
-		if err != nil { // the error's Data is not valid JSON
+		if err != nil { // the error's Data is not valid JSON, so send the error without Data
 			text, _ = json.Marshal(&ResponseError{Code: failure.Code, Message: failure.Message})
 		}
 		b = append(b, `,"error":`...)

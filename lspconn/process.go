@@ -30,8 +30,8 @@ func (p process) Stderr() io.Reader     { return p.Process.Stderr() }
 
 func startProcess(s Server) (serverProcess, error) { return startSpec(s.spec()) }
 
-// spec returns how to start the server. If this program is killed, the kernel kills the server: not
-// every server ends when its stdin is closed.
+// spec returns the proc.Spec that starts the server. If this program is killed, the kernel kills
+// the server: not every server ends when its stdin is closed.
 func (s Server) spec() proc.Spec {
 	return proc.Spec{Args: s.Command, Dir: s.Dir, Env: s.Env, ParentDeath: syscall.SIGKILL}
 }

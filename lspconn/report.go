@@ -71,8 +71,8 @@ type Report struct {
 	Stray     int      // the number of messages ignored: responses that no call waited for, and JSON that is not a message of JSON-RPC
 
 	Drain     time.Duration // how long Close waited for queued messages to be written
-	Handshake time.Duration // after that, how long Close waited for the answer to shutdown
-	Leave     time.Duration // after that, how long Close waited for the process to end
+	Handshake time.Duration // after Drain, how long Close waited for the answer to shutdown
+	Leave     time.Duration // after Handshake, how long Close waited for the process to end
 	Total     time.Duration // how long closing took altogether
 }
 

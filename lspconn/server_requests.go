@@ -61,7 +61,9 @@ func (b *inbox) request(m message) (ordered bool) {
 		if p != nil { // answer even after a panic: the server might wait for this response before it shuts down
 			failure = &ResponseError{Code: CodeInternalError, Message: p.Error()}
 		}
-		c.beginIdle() // called before h counts as answered, so that the server has the whole IdleTimeout for its next message
+		// Call beginIdle before h counts as answered, so that the server has the whole IdleTimeout for
+		// its next message.
+		c.beginIdle()
 		if b.answer(h) {
 			c.reply(m.ID, result, failure, m.guard)
 		} else {

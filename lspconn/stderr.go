@@ -83,7 +83,7 @@ func errorLine(stderr string) string {
 	return found[:min(len(found), 500)]
 }
 
-// lastLine returns the last line that is not empty and is wanted.
+// lastLine returns the last line that is not empty and for which the function wanted returns true.
 func lastLine(lines []string, wanted func(line string) bool) (string, bool) {
 	for _, line := range slices.Backward(lines) {
 		if strings.TrimSpace(line) != "" && wanted(line) {

@@ -199,7 +199,8 @@ func (c *Conn) awaitOutput(until time.Time, ends ...chan struct{}) {
 	}
 }
 
-// forceTime returns when a goroutine of the connection first noticed that Force was called.
+// forceTime returns the time at which a goroutine of the connection first noticed that Force was
+// called.
 func (c *Conn) forceTime() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -96,7 +96,7 @@ func executable() string {
 	return path
 }
 
-// server returns how to start this program as a server.
+// server returns the lspconn.Server that starts this program as a language server.
 func (f fake) server(name string) lspconn.Server {
 	text, err := json.Marshal(f)
 	if err != nil {

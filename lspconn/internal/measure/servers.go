@@ -85,7 +85,7 @@ func realServers(w io.Writer, folder, only string, load int) error {
 	}
 	fmt.Fprintf(w, "\n## Real servers\n\n%d servers, each with an open document, closed side by side: at rest, and beside %d busy processes.\n\n", len(installed), load)
 	if len(installed) == 0 {
-		fmt.Fprintln(w, "None is installed; `make servers` does it.")
+		fmt.Fprintln(w, "No server is installed; `make servers` installs them.")
 		return nil
 	}
 	rest, restWall, err := closeTogether(installed, dir)
