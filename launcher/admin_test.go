@@ -305,7 +305,7 @@ func allFiles(t *testing.T, dir string) (files []string) {
 }
 
 // A process can send notifications about itself, but not about another process.
-func TestNotifyReady_IsRefusedForAnotherProcess(t *testing.T) {
+func TestNotifyReady_RefusesCallOfProcessAboutAnotherProcess(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	victim := runners("victim", 1, "--ready-after", "-1s")
 	victim.Restart.Policy = launcher.Never

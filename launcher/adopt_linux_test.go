@@ -80,7 +80,7 @@ func TestLauncherDeath_FailedProcessIsReplacedWhileRollWaitsForCanary(t *testing
 
 // A roll of kept processes cannot be rolled back. With on_failure rollback it pauses, an order to
 // roll back is refused, and the old processes keep running. Resume continues it.
-func TestLauncherDeath_RollOfAdoptedProcessesCannotBeRolledBack(t *testing.T) {
+func TestLauncherDeath_RollOfAdoptedProcessesPausesInsteadOfRollingBack(t *testing.T) {
 	cfg, pids := orphans(t, kept(runners("web", 2)))
 	fixed := filepath.Join(cfg.Dir, "fixed")
 	old := cfg.Groups[0]
@@ -156,7 +156,7 @@ func TestLauncherDeath_AdoptedJobsRunToTheirEnd(t *testing.T) {
 
 // An operator restarts a group that waits for its dependencies. The kept processes of the group
 // have finished or failed, and the restart starts them again at once.
-func TestLauncherDeath_RestartRunsEndedProcessesAgain(t *testing.T) {
+func TestLauncherDeath_RestartOfWaitingGroupRunsFinishedProcessesAgain(t *testing.T) {
 	for name, policy := range map[string]launcher.RestartPolicy{"never": launcher.Never, "on-failure": launcher.OnFailure} {
 		t.Run(name, func(t *testing.T) {
 			jobs := kept(runners("job", 2))
@@ -191,7 +191,7 @@ func TestLauncherDeath_RestartRunsEndedProcessesAgain(t *testing.T) {
 
 // A launcher can be killed between the end of a process and the writing of the state file. The next
 // one raises no alarm and continues the roll of that process, whose outcome is unknown.
-func TestLauncherDeath_NextLauncherContinuesRollIfExitWasNotRecorded(t *testing.T) {
+func TestLauncherDeath_NextLauncherContinuesRollIfExitIsNotInStateFile(t *testing.T) {
 	dir := t.TempDir()
 	ready, pids := dir+"/ready-", dir+"/pid-of-"
 	b := newBrood(t)
@@ -277,7 +277,7 @@ func TestLauncherDeath_NextLauncherStopsProcessOverTCP(t *testing.T) {
 
 // Processes outlive their launcher (Keep), and the next launcher fails to start. The processes can
 // still be reached at their socket.
-func TestLauncherDeath_KeptProcessCanUseSocketAfterFailedStart(t *testing.T) {
+func TestLauncherDeath_SocketOfKeptProcessWorksIfNextLauncherFails(t *testing.T) {
 	g := kept(runners("web", 1))
 	g.Listen = []launcher.Listen{{Network: "unix", Address: filepath.Join(shortDir(t), "web")}}
 	cfg, pids := orphans(t, g)
@@ -309,7 +309,7 @@ func TestLauncherDeath_KeptProcessCanUseSocketAfterFailedStart(t *testing.T) {
 
 // The guardian holds a listener for the next launcher, and no process is left. If the next launcher
 // fails to start, connections that wait on the listener are not lost.
-func TestLauncherDeath_ConnectionsInAcceptQueueSurviveFailedStart(t *testing.T) {
+func TestLauncherDeath_WaitingConnectionsSurviveIfNextLauncherFails(t *testing.T) {
 	g := kept(runners("web", 0))
 	g.Listen = []launcher.Listen{{Network: "unix", Address: filepath.Join(shortDir(t), "web")}}
 	cfg, _ := orphans(t, g)
@@ -337,7 +337,7 @@ func TestLauncherDeath_ConnectionsInAcceptQueueSurviveFailedStart(t *testing.T) 
 
 // A reload is refused, and changes nothing, if it changes a setting of a group with "keep" that only
 // a restart of the launcher can change.
-func TestReload_RefusesChangesOfKeptGroupThatNeedRestart(t *testing.T) {
+func TestReload_RefusesChangeOfKeptGroupThatNeedsLauncherRestart(t *testing.T) {
 	held := kept(runners("held", 1))
 	held.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{held, runners("web", 1)}}

@@ -14,7 +14,7 @@ import (
 
 // The next launcher knows what an adopted process has said: one that has sent READY=1 and waits for
 // its readiness probe becomes ready when that succeeds, and not before.
-func TestLauncherDeath_NextLauncherKnowsWhatProcessHasReported(t *testing.T) {
+func TestLauncherDeath_NextLauncherKnowsThatProcessReportedReady(t *testing.T) {
 	healthy := filepath.Join(t.TempDir(), "healthy")
 	g := kept(bash(t, "systemd-notify --ready", "exec sleep 3600"))
 	g.Protocol = launcher.Notify

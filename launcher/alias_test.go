@@ -16,7 +16,7 @@ import (
 
 // The comment of a type that is declared in an internal package lists the fields of the type,
 // because go doc cannot show them. The list has the fields that the type has, in their order.
-func TestAliases_CommentsListAllFields(t *testing.T) {
+func TestAliases_CommentOfEachTypeListsItsFields(t *testing.T) {
 	comments := aliasComments(t)
 	for name, typ := range map[string]reflect.Type{
 		"CanaryCheck":  reflect.TypeFor[launcher.CanaryCheck](),

@@ -44,7 +44,7 @@ func TestCanaryCheck_FailingCommandTurnsRollBack(t *testing.T) {
 
 // The other processes are replaced after a check that began at the end of the wait. The command is
 // run again and again until then, and not afterwards.
-func TestCanaryCheck_OtherProcessesAreReplacedAfterLastCheck(t *testing.T) {
+func TestCanaryCheck_OtherProcessesAreReplacedAfterLastCheckSucceeds(t *testing.T) {
 	dir := shortDir(t)
 	g := runners("web", 3)
 	h := launch(t, g).ready()
@@ -68,7 +68,7 @@ func TestCanaryCheck_OtherProcessesAreReplacedAfterLastCheck(t *testing.T) {
 }
 
 // The last check is made at the end of the wait, however long the interval is.
-func TestCanaryCheck_LastCheckIsMadeAtEndOfWait(t *testing.T) {
+func TestCanaryCheck_RunsOnceMoreAtEndOfCanaryWait(t *testing.T) {
 	g := runners("web", 2)
 	h := launch(t, g).ready()
 	next := judged(g, 50*time.Millisecond, "exit 0")
@@ -81,7 +81,7 @@ func TestCanaryCheck_LastCheckIsMadeAtEndOfWait(t *testing.T) {
 
 // A query of Prometheus judges the canaries. While the query has no value, the roll neither
 // continues nor is rolled back, and the status says why.
-func TestCanaryCheck_QueryWithoutValueIsRepeated(t *testing.T) {
+func TestCanaryCheck_PausesRollWhilePrometheusQueryHasNoValue(t *testing.T) {
 	for _, test := range []struct{ value, phase, says string }{
 		{"0", "rolling back", "rolling back to revision 1: the canaries have failed their check: the query has the value 0"},
 		{"0.25", "rolling", "the others follow"},
@@ -154,7 +154,7 @@ func TestCanaryCheck_CommandWithoutAnswerFailsRollAtProgressDeadline(t *testing.
 
 // A check that is under way ends with its roll, whether a newer order supersedes the roll or the
 // launcher stops. Its result does not count for the newer roll.
-func TestCanaryCheck_EndsWithRoll(t *testing.T) {
+func TestCanaryCheck_IsCancelledWhenItsRollIsSuperseded(t *testing.T) {
 	dir := shortDir(t)
 	begun := filepath.Join(dir, "begun")
 	g := runners("web", 2)

@@ -14,7 +14,7 @@ import (
 
 // A group starts when the groups that it depends on meet its conditions. The condition started is
 // weaker than healthy, and completed is stronger.
-func TestConditions_DecideWhenGroupStarts(t *testing.T) {
+func TestConditions_GroupStartsWhenItsDependenciesMeetThem(t *testing.T) {
 	dir := t.TempDir()
 	gate := filepath.Join(dir, "gate")
 	never := runners("slow", 1, "--ready-after", "-1s")
@@ -47,7 +47,7 @@ func TestConditions_DecideWhenGroupStarts(t *testing.T) {
 
 // A group that depends on another one with the condition started does not wait for a message of its
 // processes.
-func TestConditions_SilentProcessCountsAsStarted(t *testing.T) {
+func TestConditions_StartedIsMetByProcessThatSendsNoMessage(t *testing.T) {
 	mute := group("mute", 5, "")
 	mute.Command, mute.Protocol, mute.HealthCheckTimeout = []string{"sleep", "1000"}, launcher.Notify, time.Hour
 	web := jobThat("web", "exec sleep 1000")
@@ -71,7 +71,7 @@ func TestConditions_FailedJobDoesNotCountAsCompleted(t *testing.T) {
 }
 
 // A service cannot complete, so no group can wait for that.
-func TestConditions_ServiceCannotComplete(t *testing.T) {
+func TestConditions_CompletedIsRefusedForDependencyThatIsNoJob(t *testing.T) {
 	db, web := plainGroup("db", 1), plainGroup("web", 1)
 	web.DependsOn, web.Conditions = []string{"db"}, map[string]launcher.Condition{"db": launcher.IsCompleted}
 	err := launcher.Config{Dir: shortDir(t), Groups: []launcher.GroupConfig{db, web}}.Validate()

@@ -16,7 +16,7 @@ import (
 )
 
 // A guardian does its work even if the launcher has died before it read the guardian's answer.
-func TestGuardian_HandlesProcessesWhenLauncherDiesDuringHandshake(t *testing.T) {
+func TestGuardianProcess_WorksEvenIfLauncherDiesBeforeItReadsAnswer(t *testing.T) {
 	cmd := exec.CommandContext(soon(t), guardianCommand[0], guardianCommand[1:]...)
 	cmd.Stdin = strings.NewReader(`{"pen":{"mark":"nobody-` + rand.Text() + `"},"dir":"` + t.TempDir() + `","self":{"mark":"self"}}` + "\n")
 	answers, err := cmd.StdoutPipe()
@@ -32,7 +32,7 @@ func TestGuardian_HandlesProcessesWhenLauncherDiesDuringHandshake(t *testing.T) 
 // A guardian that cannot write a log reports that once, with the path and what to do, and the next
 // launcher publishes it as an alarm. This holds, too, if the guardian could not write its report
 // until it ended.
-func TestGuardian_ReportsUnwritableLogOnce(t *testing.T) {
+func TestGuardianProcess_ReportsUnwritableLogOnce(t *testing.T) {
 	t.Run("the guardian writes its report at once", func(t *testing.T) { guardWithoutLog(t, false) })
 	t.Run("the guardian writes its report when it ends", func(t *testing.T) { guardWithoutLog(t, true) })
 }

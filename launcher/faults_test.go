@@ -121,7 +121,7 @@ func TestRouter_PanicAfterTimeoutIsReported(t *testing.T) {
 
 // Reread panics during a reload that an operator has requested. The operator gets an error, an
 // alarm is raised, and the next reload works.
-func TestReread_PanicFailsReloadAndRaisesAlarm(t *testing.T) {
+func TestReload_FailsWithAlarmIfRereadFunctionPanics(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			again := once(func() error { fault.do(); return nil })
@@ -177,7 +177,7 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 
 // If the log handler panics, its message is lost. Only the first panic raises an alarm, and the
 // handler may panic at the message of that alarm, too.
-func TestLogger_PanicRaisesOneAlarm(t *testing.T) {
+func TestLogger_RepeatedPanicRaisesOnlyOneAlarm(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			log := &handler{fault: func(r slog.Record) {
@@ -219,7 +219,7 @@ func (w *faultyWriter) Write(b []byte) (int, error) {
 }
 
 // If Output panics, the line counts as dropped, and the next lines are written.
-func TestOutput_PanicInWriteDropsOneLine(t *testing.T) {
+func TestOutput_PanicOfWriterDropsOneLine(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			out := &faultyWriter{fault: fault.do}

@@ -23,7 +23,7 @@ func jobThat(name, script string) launcher.GroupConfig {
 }
 
 // Finished waits for all groups, and says what has failed and what was not started because of that.
-func TestFinished_ReportsWhatFailed(t *testing.T) {
+func TestFinished_ErrorNamesGroupsThatFailedOrWereNotStarted(t *testing.T) {
 	never := jobThat("load", "exit 3")
 	never.Restart.Policy = launcher.Never
 	waits := jobThat("report", "exit 0")
@@ -54,7 +54,7 @@ func TestFinished_ReportsWhatFailed(t *testing.T) {
 
 // Finished waits as long as a process runs, and as long as one is to be started. An order begins the
 // wait again.
-func TestFinished_WaitsForLastProcess(t *testing.T) {
+func TestFinished_WaitsWhileProcessRunsOrIsToBeStarted(t *testing.T) {
 	dir := t.TempDir()
 	gate := filepath.Join(dir, "gate")
 	h := launch(t, jobThat("fast", "exit 0"), jobThat("slow", "until [ -e "+gate+" ]; do sleep 0.01; done; [ -e "+gate+"2 ] || { touch "+gate+"2; exit 3; }"))

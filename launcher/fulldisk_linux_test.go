@@ -125,7 +125,7 @@ func (h *harness) startsDespite(id, want string) launcher.Health {
 // A kept process that crashes while the disk is full is replaced. An alarm and the health of the
 // group say that the next launcher cannot adopt its replacement. When there is room again, the
 // replacement is in the state file without a restart.
-func TestStateFile_FullDiskDoesNotPreventReplacement(t *testing.T) {
+func TestStateFile_FullDiskDoesNotPreventReplacementOfCrashedProcess(t *testing.T) {
 	d := newDisk(t)
 	h := launchWith(t, launcher.Config{Dir: d.dir, Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(runners("web", 1)), runners("other", 1)}}).ready()
 	free := d.fill()
@@ -150,7 +150,7 @@ func TestStateFile_FullDiskDoesNotPreventReplacement(t *testing.T) {
 // A launcher dies. A kept process that was started while the disk was full ends with it if the disk
 // is still full, so that no other launcher starts one beside it. If there was room in the meantime,
 // the next launcher adopts it.
-func TestStateFile_UnrecordedProcessEndsWithLauncher(t *testing.T) {
+func TestStateFile_ProcessMissingBecauseDiskIsFullEndsWithLauncher(t *testing.T) {
 	for name, room := range map[string]bool{"the disk is still full": false, "there is room again": true} {
 		t.Run(name, func(t *testing.T) {
 			b, d := newBrood(t), newDisk(t)
@@ -195,7 +195,7 @@ func TestStart_SucceedsWithAlarmWhenDiskIsFull(t *testing.T) {
 
 // Over TCP, too, a process is replaced while the disk is full, although the launcher cannot record
 // the port that it reports.
-func TestStateFile_FullDiskDoesNotPreventReplacementOverTCP(t *testing.T) {
+func TestStateFile_FullDiskDoesNotPreventReplacementReachedOverTCP(t *testing.T) {
 	d := newDisk(t)
 	g := kept(overTCP(runners("web", 1), launcher.TLS(mtlstest.New(t).Issue(t, "web"))))
 	h := launchWith(t, launcher.Config{Dir: d.dir, Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}).ready()
@@ -208,7 +208,7 @@ func TestStateFile_FullDiskDoesNotPreventReplacementOverTCP(t *testing.T) {
 
 // If the launcher cannot make the pipes for the output of a kept process, for example because the disk
 // has no inode left, the process is started nevertheless. An alarm says that it ends with the launcher.
-func TestLauncherDeath_MissingPipesDoNotKeepProcessesDown(t *testing.T) {
+func TestLauncherDeath_KeptProcessStartsEvenIfOutputPipesCannotBeMade(t *testing.T) {
 	for _, stream := range []string{"out", "err"} {
 		t.Run(stream, func(t *testing.T) {
 			b := newBrood(t)
@@ -229,7 +229,7 @@ func TestLauncherDeath_MissingPipesDoNotKeepProcessesDown(t *testing.T) {
 
 // A kept process without pipes for its output ends with its launcher, and the next launcher starts
 // another one.
-func TestLauncherDeath_ProcessWithoutPipesEndsWithLauncher(t *testing.T) {
+func TestLauncherDeath_ProcessWithoutOutputPipesEndsWithLauncher(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
 	first := startAnother(t, cfg, "").hears("ready")

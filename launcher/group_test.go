@@ -147,7 +147,7 @@ func TestJob_ReportsFinishedProcesses(t *testing.T) {
 
 // A process that drains without having been asked to is replaced at once. Its replacement stays,
 // however the first process ends.
-func TestRestartNever_ReplacesProcessThatDrainsUnasked(t *testing.T) {
+func TestRestartNever_ProcessThatDrainsByItselfIsReplaced(t *testing.T) {
 	g := runners("web", 1, "--behavior", "hang")
 	g.Restart.Policy = launcher.Never
 	g.LivenessInterval, g.LivenessTimeout = 20*time.Millisecond, time.Second
@@ -264,7 +264,7 @@ func TestRoll_FailsWhenReplacementExitsAtOnce(t *testing.T) {
 
 // A process that ends before it is ready counts as failed at once, although its health check
 // timeout has not passed.
-func TestProcess_FailsAtOnceWhenItExitsBeforeReady(t *testing.T) {
+func TestProcess_ThatExitsBeforeReadyFailsAtOnce(t *testing.T) {
 	g := runners("web", 1, "--ready-after", "-1s")
 	g.HealthCheckTimeout = time.Hour
 	h := launch(t, g)
@@ -278,7 +278,7 @@ func TestProcess_FailsAtOnceWhenItExitsBeforeReady(t *testing.T) {
 
 // A ready process that ends without having been stopped counts as failed at once, although no poll
 // is due.
-func TestProcess_FailsAtOnceWhenItExitsWhileReady(t *testing.T) {
+func TestProcess_ThatExitsWhileReadyFailsAtOnce(t *testing.T) {
 	g := group("web", 1, "plain")
 	g.Protocol = launcher.Signals
 	h := launch(t, g).ready()

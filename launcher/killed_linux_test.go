@@ -474,7 +474,7 @@ func TestLauncherDeath_NextLauncherAdoptsProcesses(t *testing.T) {
 
 // Clients do not notice that a launcher is killed and restarted, at any point of its life, twenty
 // times in a row.
-func TestKilledLauncher_LosesNoRequestOfKeptProcesses(t *testing.T) {
+func TestKilledLauncher_ClientsOfKeptProcessesLoseNoRequest(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(runners("web", 2)))
 	g.Listen = []launcher.Listen{{Address: freeAddress(t)}}
@@ -584,7 +584,7 @@ func (l *traffic) stop() (requests int, failures []error) {
 
 // The launcher and all processes of a group have ended. Clients still wait for the next launcher,
 // and are not refused.
-func TestGuardian_HoldsListenersUntilNextLauncher(t *testing.T) {
+func TestGuardianProcess_HoldsListenersUntilNextLauncherStarts(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(runners("web", 1)))
 	g.Listen = []launcher.Listen{{Address: freeAddress(t)}}
@@ -610,7 +610,7 @@ func TestGuardian_HoldsListenersUntilNextLauncher(t *testing.T) {
 
 // A guardian holds listeners for a limited time. If no launcher starts, it ends, and clients are
 // refused.
-func TestGuardian_EndsWhenNoNextLauncherStarts(t *testing.T) {
+func TestGuardianProcess_EndsIfNoNextLauncherStarts(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(runners("web", 1)))
 	g.Listen = []launcher.Listen{{Address: freeAddress(t)}}
@@ -635,7 +635,7 @@ func TestGuardian_EndsWhenNoNextLauncherStarts(t *testing.T) {
 
 // The next launcher takes the lock of the directory and tells the guardian to end. The guardian
 // must not wait for that lock, because the launcher waits for the guardian.
-func TestGuardian_ReleasesLockForNextLauncher(t *testing.T) {
+func TestGuardianProcess_EndsForNextLauncherWithoutWaitingForItsLock(t *testing.T) {
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianOf("patient guardian"), Groups: []launcher.GroupConfig{newBrood(t).of(runners("web", 1))}}
 	first := startAnother(t, cfg, "").hears("ready")
 	guardian := guardians(t, first.Process.Pid)[0]
@@ -668,7 +668,7 @@ func TestGuardian_ReleasesLockForNextLauncher(t *testing.T) {
 
 // A launcher dies before it has learned that its guardian runs. The guardian does its work
 // nevertheless, and the next launcher finds the guardian.
-func TestGuardian_HoldsListenersWhenLauncherIsKilledDuringStart(t *testing.T) {
+func TestGuardianProcess_HoldsListenersIfLauncherIsKilledDuringStart(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(runners("web", 1)))
 	g.Listen = []launcher.Listen{{Address: freeAddress(t)}}
@@ -710,7 +710,7 @@ func TestGuardian_HoldsListenersWhenLauncherIsKilledDuringStart(t *testing.T) {
 
 // A launcher without kept processes is killed while it starts its guardian. Afterwards no process
 // and no file is left.
-func TestGuardian_CleansUpWhenLauncherIsKilledDuringStart(t *testing.T) {
+func TestGuardianProcess_LeavesNothingIfLauncherIsKilledDuringStart(t *testing.T) {
 	b := newBrood(t)
 	dir := shortDir(t)
 	betray := filepath.Join(dir, "betray")
@@ -1132,7 +1132,7 @@ func TestStateFile_DamagedFileIsRefusedAndLeftUnchanged(t *testing.T) {
 }
 
 // A failed start leaves kept processes to the next launcher.
-func TestLauncherDeath_ProcessesSurviveFailedStartOfLauncher(t *testing.T) {
+func TestLauncherDeath_ProcessesSurviveIfNextLauncherFails(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
 	startAnother(t, cfg, "").hears("ready").kill()
@@ -1163,7 +1163,7 @@ func TestLauncherDeath_ProcessesSurviveFailedStartOfLauncher(t *testing.T) {
 }
 
 // If a guardian is killed, an alarm says so, and another guardian takes its place.
-func TestGuardian_IsReplacedWhenKilled(t *testing.T) {
+func TestGuardianProcess_IsReplacedWhenKilled(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{b.of(runners("web", 1))}}
 	h := launchWith(t, cfg).ready()

@@ -80,7 +80,7 @@ func TestListen_RefusesConflictingAddresses(t *testing.T) {
 
 // A group listens on port 0, so the kernel has chosen its port. Another group cannot listen on that
 // port.
-func TestListen_RefusesPortThatAnotherGroupHasByPort0(t *testing.T) {
+func TestListen_RefusesPortThatKernelChoseForAnotherGroup(t *testing.T) {
 	has, web := runners("has", 0), runners("web", 0)
 	has.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}, {Address: "127.0.0.1:0"}}
 	h := launch(t, has).ready()
@@ -91,7 +91,7 @@ func TestListen_RefusesPortThatAnotherGroupHasByPort0(t *testing.T) {
 
 // A kept process listens on an address that conflicts with an address of the new configuration. The
 // error names the group of that process and says what to do.
-func TestKeptListener_ConflictingAddressIsRefused(t *testing.T) {
+func TestKeptListener_AddressThatKeptProcessUsesIsRefused(t *testing.T) {
 	b := newBrood(t)
 	web := kept(b.of(runners("web", 1)))
 	_, port, _ := net.SplitHostPort(freeAddress(t))
@@ -119,7 +119,7 @@ func TestKeptListener_ConflictingAddressIsRefused(t *testing.T) {
 
 // A kept listener with port 0 is taken over by a listener that is configured with its actual port,
 // unless the group that has it is still configured with port 0.
-func TestKeptListener_OnPort0IsTakenOverByListenerWithActualPort(t *testing.T) {
+func TestKeptListener_OnPort0IsTakenOverIfNewConfigHasItsActualPort(t *testing.T) {
 	b := newBrood(t)
 	web, next := kept(b.of(runners("web", 1))), kept(b.of(runners("next", 1)))
 	web.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}}
@@ -177,7 +177,7 @@ func TestKeptListener_OnPort0IsTakenOverByListenerWithActualPort(t *testing.T) {
 
 // A kept socket is taken over by one listener only. Other listeners that conflict with it are
 // refused.
-func TestKeptListener_IsTakenOverByOneListenerOnly(t *testing.T) {
+func TestKeptListener_SocketIsTakenOverByOnlyOneConfiguredListener(t *testing.T) {
 	b := newBrood(t)
 	web := kept(b.of(runners("web", 1)))
 	has := freeAddress(t)
@@ -270,7 +270,7 @@ func stubDNS(t *testing.T, addresses ...string) *atomic.Int32 {
 }
 
 // Two kept listeners have the same configuration. The next launcher takes over both of them.
-func TestKeptListener_BothListenersOnPort0AreTakenOver(t *testing.T) {
+func TestKeptListener_NextLauncherTakesOverBothOfTwoOnPort0(t *testing.T) {
 	b := newBrood(t)
 	web := kept(b.of(runners("web", 1)))
 	web.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}, {Address: "127.0.0.1:0"}}
@@ -285,7 +285,7 @@ func TestKeptListener_BothListenersOnPort0AreTakenOver(t *testing.T) {
 
 // Of two kept listeners on port 0, the new configuration contains one by its actual port. The
 // listener that is still configured with port 0 takes over the other socket.
-func TestKeptListener_ActualPortSelectsOneOfTwoOnPort0(t *testing.T) {
+func TestKeptListener_OfTwoOnPort0OneIsFoundByItsActualPort(t *testing.T) {
 	b := newBrood(t)
 	web := kept(b.of(runners("web", 1)))
 	web.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}, {Address: "127.0.0.1:0"}}

@@ -69,7 +69,7 @@ func TestTransport_RefusesProcessWithForeignCertificate(t *testing.T) {
 
 // Over TCP, too, a process can report only its own port. The test itself is refused as well,
 // because it is no process of the launcher.
-func TestNotifyServing_IsRefusedForAnotherProcess(t *testing.T) {
+func TestNotifyServing_RefusesCallOfProcessAboutAnotherProcess(t *testing.T) {
 	files := launcher.TLS(mtlstest.New(t).Issue(t, "web"))
 	h := launch(t, overTCP(runners("web", 1), files), runners("plain", 1)).ready()
 	to := h.notifications()

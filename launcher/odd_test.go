@@ -187,7 +187,7 @@ func TestLiveness_SilentProcessIsReplaced(t *testing.T) {
 
 // The launcher has tried to connect to the process, which did not listen yet. When the process
 // reports that it is ready, the launcher connects again at once.
-func TestReadyReport_MakesLauncherConnectAtOnce(t *testing.T) {
+func TestReadyReport_OfProcessMakesLauncherConnectToItAtOnce(t *testing.T) {
 	g := runners("odd", 1)
 	g.LivenessInterval, g.LivenessFailures = 500*time.Millisecond, 3
 	g.Shutdown.Poll = 30 * time.Second // gRPC tries to connect again after a tenth of Poll

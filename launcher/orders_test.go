@@ -194,7 +194,7 @@ func TestStartGroup_RestartsGivenUpGroup(t *testing.T) {
 }
 
 // An order to start a group ends the pause after a failure.
-func TestStartGroup_EndsPauseAfterFailure(t *testing.T) {
+func TestStartGroup_EndsBackoffPauseAfterFailure(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	g := jobThat("web", "[ -e "+gate+" ] || exit 3; exec sleep 1000")
 	g.Job, g.Restart = false, launcher.RestartConfig{MinBackoff: time.Hour}
@@ -209,7 +209,7 @@ func TestStartGroup_EndsPauseAfterFailure(t *testing.T) {
 }
 
 // A signal reaches the processes of a group, or one process, and only that one.
-func TestSignal_ReachesGroupOrProcess(t *testing.T) {
+func TestSignal_ReachesAllProcessesOfGroupOrOneProcess(t *testing.T) {
 	dir := t.TempDir()
 	g := jobThat("web", "trap 'touch "+dir+"/$SWANSONG_PROCESS_ID.hup' HUP; touch "+dir+"/$SWANSONG_PROCESS_ID; while :; do sleep 0.01; done")
 	g.Desired = 2

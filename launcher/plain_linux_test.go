@@ -157,7 +157,7 @@ func TestAuto_RecognizesLifecycleProtocol(t *testing.T) {
 }
 
 // A script that says nothing is ready after a second, and is stopped by SIGTERM.
-func TestAuto_SilentScriptIsReadyAfterSecond(t *testing.T) {
+func TestAuto_ScriptThatSendsNoMessageIsReadyAfterOneSecond(t *testing.T) {
 	h := launch(t, bash(t, `trap 'exit 0' TERM`, `while :; do sleep 0.01; done`))
 	e := h.enters("main-1", launcher.Ready)
 	if e.Took < time.Second {
@@ -172,7 +172,7 @@ func TestAuto_SilentScriptIsReadyAfterSecond(t *testing.T) {
 
 // A script that uses systemd-notify is ready when it says so, with its status, and its descendants
 // may speak for it.
-func TestAuto_ScriptUsesSystemdNotify(t *testing.T) {
+func TestAuto_ScriptIsReadyWhenSystemdNotifySaysSo(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	if err := syscall.Mkfifo(gate, 0o600); err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func TestAuto_ScriptUsesSystemdNotify(t *testing.T) {
 
 // A message on the socket of a process has no effect if it comes from a process that the launcher
 // has not started.
-func TestNotify_RefusesForeignProcess(t *testing.T) {
+func TestNotifySocket_IgnoresMessageOfProcessThatLauncherDidNotStart(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	if err := syscall.Mkfifo(gate, 0o600); err != nil {
 		t.Fatal(err)
@@ -270,7 +270,7 @@ func TestAuto_RollWaitsForReadyReportIfOldProcessesSentOne(t *testing.T) {
 
 // While the readiness probe fails, the process is WARMING and out of routing. When it succeeds
 // again, the process is back.
-func TestProbe_ReadinessChangesRouting(t *testing.T) {
+func TestProbe_ProcessIsOutOfRoutingWhileReadinessProbeFails(t *testing.T) {
 	healthy := filepath.Join(t.TempDir(), "healthy")
 	touch := func() {
 		if err := os.WriteFile(healthy, nil, 0o600); err != nil {
@@ -368,7 +368,7 @@ func TestPort_DiffersForEachProcess(t *testing.T) {
 }
 
 // The status of a process that cannot be reached has no error message of package grpc.
-func TestStatus_SaysInPlainWordsWhyProcessCannotBeReached(t *testing.T) {
+func TestStatus_HasNoErrorTextOfPackageGRPCIfProcessIsUnreachable(t *testing.T) {
 	g := bash(t, "exec sleep 3600")
 	g.Protocol, g.HealthCheckTimeout, g.Restart.Policy = launcher.GRPC, 500*time.Millisecond, launcher.Never
 	h := launch(t, g)

@@ -16,7 +16,7 @@ import (
 
 // Printed returns recent lines and then streams new ones. Secrets are masked in these lines and in
 // the output.
-func TestPrinted_ReturnsLastLinesThenNewLines(t *testing.T) {
+func TestPrinted_ReturnsRecentLinesThenStreamsNewOnesMasked(t *testing.T) {
 	var out bytes.Buffer
 	g := script("web", 1, "echo before; echo my hunter2 is {id}; echo odd >&2")
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, Output: &out,

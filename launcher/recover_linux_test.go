@@ -48,7 +48,7 @@ func isSetAside(t *testing.T, dir, path string, text []byte) {
 // A state file is damaged while kept processes run without a launcher. Recover writes another one,
 // with which the next launcher adopts the same processes and their listener, and rolls them. Until
 // then, no launcher starts. A dry run changes nothing.
-func TestRecover_NextLauncherAdoptsProcesses(t *testing.T) {
+func TestRecover_AfterItNextLauncherAdoptsProcesses(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(runners("web", 2)))
 	g.Listen = []launcher.Listen{{Name: "http", Address: freeAddress(t)}}
@@ -153,7 +153,7 @@ func TestStart_RefusesDamagedStateFileOfKeptProcesses(t *testing.T) {
 
 // Recover stops processes of groups that are not configured any more, and ends those that were to
 // die with their launcher.
-func TestRecover_StopsUnknownGroupsAndEndsLeftovers(t *testing.T) {
+func TestRecover_StopsProcessesOfRemovedAndUnkeptGroups(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("old", 1))), b.of(clan("web"))}}
 	killBoth(t, startAnother(t, cfg, "").hears("ready"))
@@ -173,7 +173,7 @@ func TestRecover_StopsUnknownGroupsAndEndsLeftovers(t *testing.T) {
 
 // Recover adds a process to an intact state file that was started while the file could not be
 // written, and whose guardian was killed together with the launcher.
-func TestRecover_AddsUnrecordedProcess(t *testing.T) {
+func TestRecover_AddsProcessMissingFromStateFile(t *testing.T) {
 	b, d := newBrood(t), newDisk(t)
 	cfg := launcher.Config{Dir: d.dir, Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
 	first := startAnother(t, cfg, "").hears("ready")
@@ -237,7 +237,7 @@ func freeze(t *testing.T, pid int) {
 }
 
 // A state file of another version, or of another program, is neither set aside nor replaced.
-func TestRecover_RefusesForeignStateFile(t *testing.T) {
+func TestRecover_LeavesStateFileOfAnotherVersionUnchanged(t *testing.T) {
 	cfg := launcher.Config{Dir: shortDir(t), Groups: []launcher.GroupConfig{runners("web", 1)}}
 	const text = `{"name": "something"}`
 	if err := os.WriteFile(statefile.Path(cfg.Dir), []byte(text), 0o600); err != nil {
@@ -263,7 +263,7 @@ func TestRecover_RefusesForeignStateFile(t *testing.T) {
 
 // What a kept process has started, also in a session of its own, is not adopted as if it were a
 // process of the group.
-func TestRecover_DoesNotAdoptDescendants(t *testing.T) {
+func TestRecover_DoesNotAdoptChildrenOfKeptProcess(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(clan("web")))}}
 	startAnother(t, cfg, "").hears("ready").kill()

@@ -137,7 +137,7 @@ func TestReload_CreatesLogDirectoryOrIsRefused(t *testing.T) {
 
 // A group that a reload has removed exists until its last process has ended, also after another
 // reload. Until then the group is listed, and the group that it depends on is not stopped.
-func TestReload_KeepsRemovedGroupUntilItEnds(t *testing.T) {
+func TestReload_ListsRemovedGroupUntilItsLastProcessEnds(t *testing.T) {
 	kv, web := runners("kv", 1), runners("web", 1, "--behavior", "slow-drain", "--drain-duration", "1h")
 	web.DependsOn = []string{"kv"}
 	web.Shutdown.Grace, web.Shutdown.Max = time.Hour, time.Hour
@@ -281,7 +281,7 @@ func TestReload_DoesNotUndoScaleDown(t *testing.T) {
 
 // A reload that changes something of a degraded group starts the processes that the roll has left
 // missing.
-func TestReload_StartsProcessesThatRollCouldNotStart(t *testing.T) {
+func TestReload_StartsProcessesThatFailedRollLeftMissing(t *testing.T) {
 	fixed := filepath.Join(t.TempDir(), "fixed")
 	web := runners("web", 2)
 	web.MinHealthy, web.MaxSurge, web.Roll.OnFailure = launcher.Int(1), launcher.Int(0), launcher.Continue
@@ -483,7 +483,7 @@ func TestReload_IsRefusedDuringAnotherReload(t *testing.T) {
 
 // An order to roll a group reads the configuration of the launcher, of which a concurrent reload
 // replaces the Source. The race detector would report a read without a lock.
-func TestReload_DoesNotRaceWithOrdersToRoll(t *testing.T) {
+func TestReload_HasNoDataRaceWithOrderToRoll(t *testing.T) {
 	web := runners("web", 1)
 	h := launch(t, web).ready()
 	reloaded := make(chan struct{})
@@ -506,7 +506,7 @@ func TestReload_DoesNotRaceWithOrdersToRoll(t *testing.T) {
 
 // From the time that Reread reads a configuration until it is applied, other reloads are refused,
 // so that the configuration read last is the one applied last. A dry run is allowed.
-func TestReread_RefusesConcurrentReload(t *testing.T) {
+func TestReload_IsRefusedWhileRereadFunctionRuns(t *testing.T) {
 	reading := make(chan chan<- int)
 	cfg := launcher.Config{Dir: shortDir(t), Groups: []launcher.GroupConfig{runners("web", 0)}}
 	cfg.Reread = func(context.Context, any) (launcher.Config, []string, error) {
@@ -696,7 +696,7 @@ func (h *harness) restarts(group string) (stop func()) {
 }
 
 // While one of two groups is being rolled again and again, a reload of both groups changes both.
-func TestReload_ChangesAllGroupsDuringRolls(t *testing.T) {
+func TestReload_ChangesAllGroupsWhileOneIsRolledRepeatedly(t *testing.T) {
 	a, b := runners("a", 0), runners("b", 0) // rolls without processes are quick
 	h := launch(t, a, b).ready()
 	defer h.restarts("b")()

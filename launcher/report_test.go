@@ -14,7 +14,7 @@ import (
 
 // The event of a forced end, and the last status, have what the process waited for and where its
 // goroutines were, without secrets. The events that operators watch have it, too.
-func TestForced_EventHasReportOfProcess(t *testing.T) {
+func TestForcedReport_EventOfForcedProcessSaysWhatItWaitedFor(t *testing.T) {
 	g := runners("web", 1, "--behavior", "hang")
 	g.Shutdown.Grace, g.Shutdown.Max, g.Shutdown.SIGTERMTimeout = 300*time.Millisecond, 300*time.Millisecond, 0
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, Secrets: launcher.SecretConfig{Values: []string{"something that never"}}}).ready()
@@ -65,7 +65,7 @@ func TestForced_EventHasReportOfProcess(t *testing.T) {
 }
 
 // A process that ends in time leaves no report, although it was asked for one.
-func TestForced_CleanEndLeavesNoReport(t *testing.T) {
+func TestForcedReport_IsMissingIfProcessEndedInTime(t *testing.T) {
 	g := runners("web", 1, "--behavior", "slow-drain", "--drain-duration", "500ms")
 	g.Shutdown.Grace, g.Shutdown.Max, g.Shutdown.Poll = 20*time.Second, 20*time.Second, 10*time.Second
 	h := launch(t, g).ready()

@@ -79,7 +79,7 @@ func TestRoll_RefusesChangedDependencies(t *testing.T) {
 // A roll waits for its canaries, and the health of the group says so. An old process that fails
 // meanwhile is started again with its old revision. A rollback by order gives all processes the old
 // revision again.
-func TestCanary_DelaysRollAndAllowsRollback(t *testing.T) {
+func TestCanary_RollWaitsForCanaryAndCanBeRolledBack(t *testing.T) {
 	g := runners("web", 3)
 	h := launch(t, g).ready()
 	g.Roll = launcher.RollConfig{Canary: 1, CanaryWait: time.Hour}
@@ -220,7 +220,7 @@ func TestOnFailureContinue_GroupRunsWithFewerProcesses(t *testing.T) {
 
 // A user scales down a process that a roll is already stopping. That reduces the number of
 // processes by exactly one, also after a rollback.
-func TestScaleDown_OfStoppingProcessRemovesExactlyOne(t *testing.T) {
+func TestScaleDown_OfProcessThatRollIsStoppingRemovesExactlyOne(t *testing.T) {
 	g := runners("web", 3, "--behavior", "hang")
 	g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}).ready()
@@ -264,7 +264,7 @@ func TestScaleDown_OfStoppingProcessRemovesExactlyOne(t *testing.T) {
 
 // Scaling down a process that is being stopped as surplus changes nothing, because it is not
 // replaced anyway.
-func TestScaleDown_OfSurplusProcessChangesNothing(t *testing.T) {
+func TestScaleDown_OfSurplusProcessBeingStoppedChangesNothing(t *testing.T) {
 	g := runners("web", 3, "--behavior", "hang")
 	g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}).ready()
@@ -345,7 +345,7 @@ func TestScaleDown_OfFinishedProcessStopsNoOtherProcess(t *testing.T) {
 
 // Scaling down an old process that stays in place of a replacement that failed stops no other
 // process.
-func TestScaleDown_OfOldProcessStopsNoOtherProcess(t *testing.T) {
+func TestScaleDown_OfProcessKeptForFailedReplacementStopsNoOther(t *testing.T) {
 	g := runners("web", 3, "--behavior", "hang")
 	g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}).ready()
@@ -468,7 +468,7 @@ func TestProgressDeadline_PausesStalledRoll(t *testing.T) {
 
 // A reload that removes a slow group does not shorten a derived total deadline for it. A configured
 // deadline holds at once.
-func TestTotalDeadline_IsNotShortenedForRemovedGroup(t *testing.T) {
+func TestTotalDeadline_StillCoversSlowGroupThatReloadRemoved(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		before  time.Duration

@@ -33,7 +33,7 @@ func (h *harness) notifications() pb.LauncherNotificationInterfaceClient {
 
 // A program that is not a process of the launcher cannot send notifications for a process, even if
 // it runs as the same user.
-func TestNotify_IsAcceptedOnlyFromProcessItself(t *testing.T) {
+func TestNotifyReady_RefusesProgramThatLauncherDidNotStart(t *testing.T) {
 	h := launch(t, runners("web", 1, "--ready-after", "-1s"))
 	h.enters("web-1", launcher.Starting)
 	_, err := h.notifications().NotifyReady(soon(t), &pb.ReadyNotification{ProcessId: "web-1"})

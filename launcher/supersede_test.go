@@ -54,7 +54,7 @@ func TestReload_SupersedesRollThatWaitsForCanary(t *testing.T) {
 
 // A roll that has superseded another one is rolled back to the revision before both, because
 // nothing shows that the superseded one works.
-func TestRollback_SkipsSupersededRevision(t *testing.T) {
+func TestRollback_NeverReturnsToRevisionOfSupersededRoll(t *testing.T) {
 	h, was, _ := rollsToCanary(t)
 	broken := was
 	broken.Command, broken.Roll.OnFailure = []string{"/bin/sh", "-c", "exit 4"}, launcher.Rollback
@@ -82,7 +82,7 @@ func TestRestart_SupersedesRollThatIsStuck(t *testing.T) {
 
 // A reload to the configuration from before a roll turns the roll back. The processes that it has
 // not replaced keep running, and get their new limits.
-func TestReload_ToEarlierConfigurationTurnsRollBack(t *testing.T) {
+func TestReload_ToConfigurationFromBeforeRollRollsItBack(t *testing.T) {
 	h, was, over := rollsToCanary(t)
 	h.until("an old process has ended", func(e launcher.Event) bool { return e.To == launcher.Complete })
 	kept := pidsOf(h, "web")[:2]
@@ -104,7 +104,7 @@ func TestReload_ToEarlierConfigurationTurnsRollBack(t *testing.T) {
 // A reload that changes no process changes the rules of the roll that is under way. Here that roll
 // is a restart. Its processes are those of the reloaded configuration, and the reload does not turn
 // the roll back.
-func TestReload_DoesNotRollBackRestartUnderWay(t *testing.T) {
+func TestReload_DuringRestartDoesNotTurnItBack(t *testing.T) {
 	g := runners("web", 3)
 	g.Roll = launcher.RollConfig{Canary: 1, CanaryWait: time.Hour}
 	h := launch(t, g).ready()
