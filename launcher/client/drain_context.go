@@ -12,14 +12,17 @@ type drainContext struct {
 }
 
 // withDeadline returns a context that ends at the deadline of the coordinator, and a function that
-// stops the timer. cut cancels ctx.
+// stops the timer of that deadline. At the deadline, the timer calls the function cut, which
+// cancels ctx.
 func (c *ShutdownCoordinator) withDeadline(ctx context.Context, cut context.CancelCauseFunc) (context.Context, func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deadlineTimer = time.AfterFunc(time.Until(c.deadline), func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if time.Until(c.deadline) <= 0 { // if time is left, the deadline has moved while the timer fired
+		// If time is left, the deadline was moved while the timer fired; setDeadline has set the
+		// timer again.
+		if time.Until(c.deadline) <= 0 {
 			cut(ErrDeadline)
 		}
 	})

@@ -195,7 +195,9 @@ func Serve(opts ...Option) (*Lifecycle, error) {
 			}
 			return nil, fmt.Errorf("client: cannot serve the lifecycle protocol: %w", err)
 		}
-		close(l.healthServed) // under a launcher, EnvHealth is meant for the launcher and not for this process
+		// Under a launcher, EnvHealth is the launcher's own variable, so this process opens no port
+		// for it.
+		close(l.healthServed)
 	} else {
 		close(l.served)
 		if err := l.serveHealth(); err != nil {
@@ -353,7 +355,8 @@ func (l *Lifecycle) close() {
 	signal.Stop(l.signals)
 	close(l.signals)
 	close(l.closing)
-	// Until refreshReadiness has returned, it can start further notifications of the launcher.
+	// refreshReadiness can start further notifications of the launcher until it has returned, so
+	// Close waits for its return before it waits for the notifications.
 	<-l.refreshed
 	l.pushes.Wait()
 	if l.server != nil {

@@ -28,8 +28,8 @@ func Listeners() ([]Listener, error) {
 	for _, v := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
 		os.Unsetenv(v)
 	}
-	// Without Config.Helper, the launcher cannot know the pid in advance, and does not set
-	// LISTEN_PID.
+	// An empty LISTEN_PID is accepted: a launcher without Config.Helper cannot know the pid in
+	// advance, and does not set the variable.
 	if count == "" || pid != "" && pid != strconv.Itoa(os.Getpid()) {
 		return nil, nil
 	}
