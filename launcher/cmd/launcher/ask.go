@@ -74,12 +74,14 @@ func ask(cmd *cobra.Command, at *place, wait bool, f func(ctx context.Context, t
 // The cases differ in what the user can do: other files for TLS, another user, a look at why the
 // launcher has ended, or another directory.
 //
-// why is the message of package grpc, which alone tells the cases apart: all have the code
-// Unavailable. "while dialing" is in it if no connection was made, and otherwise the connection was
-// lost during the call. The text in parentheses is for the cases that no sentence here foresees.
+// The parameter why is the message of package grpc. Only this message tells the cases apart: all
+// have the code Unavailable. The message contains "while dialing" if no connection was made, and
+// otherwise the connection was lost during the call. The text in parentheses is for the cases that
+// no sentence here foresees.
 func unreachable(at *place, where, why string) error {
 	plain := transport.ExplainUnavailable(why)
-	// Package grpc writes this before the error of TLS, which says which side refuses what.
+	// This is the text of package grpc that stands before the error of TLS. That error says whether
+	// the client or the launcher has refused, and what.
 	const handshake = "authentication handshake failed: "
 	switch _, refused, found := strings.Cut(strings.TrimSuffix(why, `"`), handshake); {
 	case found && at.remote != "":

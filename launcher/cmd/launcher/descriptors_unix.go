@@ -17,7 +17,7 @@ import (
 // closed, and to mark a closed descriptor does nothing.
 func keepDescriptors() {
 	open, err := os.ReadDir("/dev/fd")
-	if err != nil { // some containers have /proc and no /dev/fd
+	if err != nil { // some containers have /proc, but no /dev/fd
 		open, _ = os.ReadDir("/proc/self/fd")
 	}
 	for _, f := range open {

@@ -17,8 +17,9 @@ type exported struct {
 	Gaps  []gap             `json:"gaps"`
 }
 
-// A gap is an [export.Gap] and where its key is in the file. If the file does not have the key, that
-// is the place of the group.
+// A gap is a setting of the launcher's file that the other platform does not support
+// ([export.Gap]), with the position of its key in the file. If the file does not have the key, the
+// position is that of the group.
 type gap struct {
 	Line   int    `json:"line"`
 	Column int    `json:"column"`
@@ -27,7 +28,7 @@ type gap struct {
 	What   string `json:"what"`
 }
 
-// gaps returns the gaps of a result, in the order of the result.
+// gaps returns the gaps in the result of an export, in the order of the result.
 func gaps(r *export.Result, source *config.Source) []gap {
 	all := []gap{}
 	for _, g := range r.Gaps {

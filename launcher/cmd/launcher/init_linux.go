@@ -66,7 +66,8 @@ func beInit() {
 			os.Exit(128 + int(how.Signal())) // shells use the same exit code for a command that a signal has killed
 		case how.Exited():
 			os.Exit(how.ExitStatus())
-		case how.Stopped() && how.StopSignal() == syscall.SIGTSTP: // ^Z has stopped the child, and there is no shell that could continue it
+		// ^Z has stopped the child; no shell could continue it, so it is continued here
+		case how.Stopped() && how.StopSignal() == syscall.SIGTSTP:
 			syscall.Kill(-pid, syscall.SIGCONT)
 		}
 	}

@@ -27,7 +27,8 @@ func printErrorsAsJSON(cmd *cobra.Command) {
 	}
 }
 
-// withFailure returns what printErrorsAsJSON makes of a function of a command.
+// withFailure wraps the function run of a command, for printErrorsAsJSON: if run returns an error
+// and has printed nothing, the wrapper prints the error as JSON.
 func withFailure(run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if !printsJSON(cmd) {

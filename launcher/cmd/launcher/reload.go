@@ -55,7 +55,8 @@ func reread(at *place, now *config.Config) (launcher.Config, []string, error) {
 	return cfg, changes, err
 }
 
-// newLauncher continues a message: what is needed for a change that an upgrade does not apply.
+// newLauncher is the end of an error message: it names what the user needs if not even an upgrade
+// can apply a change.
 const newLauncher = "a new launcher; undo these, or stop the launcher and start it again"
 
 // sameFile returns an error if the user has named another file than the one that the launcher
