@@ -89,7 +89,8 @@ func (k *checker) values(c *Config) {
 		key, ok := keyOf(at, p.Field)
 		switch {
 		case isMapping(p.Field), slices.ContainsFunc(compared, func(f spec.Field) bool { return k.isWrong(at, f) }):
-			// The error is known already, or the field was compared with one whose value is wrong.
+			// Nothing is reported: the error is known already, or the rule compares the field with
+			// one whose value is wrong.
 		case !ok:
 			k.fail(at, "%s: %s", p.Field, p.Rule(lastName))
 		default:
@@ -149,7 +150,9 @@ func isReserved(name string) bool { return slices.Contains(reserved, name) }
 
 func (k *checker) program(at string, g *Group, stateDir string) {
 	if g.Name == "" && !k.set(at+".command") {
-		k.wrong[at+".command"] = true // the default of the command is the name of the group, which is reported as missing
+		// Without a command, the name of the group is the command; the name is missing, too, and
+		// only that is reported.
+		k.wrong[at+".command"] = true
 	}
 	k.command(at+".command", g.Command)
 	k.directory(at+".working_dir", g.WorkDir)
@@ -202,7 +205,7 @@ func (k *checker) unique(seen map[string]string, value, key, kind string) {
 	seen[value] = key
 }
 
-// A listener is an address that is in use.
+// A listener is an address in the file that the launcher or a group would listen on, with its key.
 type listener struct {
 	key, address string
 	at           address.Address
@@ -228,8 +231,9 @@ func (k *checker) addresses(c *Config) {
 	}
 }
 
-// overlap returns the address that text names, and true. If the address overlaps with one of used,
-// overlap records an error for key and returns false. It does not resolve host names.
+// overlap parses the address in the parameter text, and returns it and true. If the address
+// overlaps with one of the addresses in used, overlap records an error for key and returns false.
+// It does not resolve host names.
 //
 // An address whose form is wrong, or that is empty, overlaps with none: other checks report it.
 func (k *checker) overlap(used []listener, key, network, text string) (_ listener, ok bool) {

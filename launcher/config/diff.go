@@ -94,8 +94,8 @@ func Diff(now, next *Config) []Change {
 		for _, key := range old.keysWith(new) {
 			o, n := old.at[key], new.at[key]
 			if o.raw != n.raw {
-				// A key that is missing from one of the two, such as a variable, has no effect
-				// there, so the effect in the other one counts.
+				// A key that is missing from one of the two configurations, such as a variable of
+				// env, has no effect there, so the effect in the other configuration counts.
 				effect := cmp.Or(o.effect, n.effect)
 				if g := next.Group(group); key == "on_launcher_death" && len(g.Listen) > 0 {
 					// The guardian, which holds the listeners of kept groups while no launcher
@@ -103,7 +103,9 @@ func Diff(now, next *Config) []Change {
 					effect = Upgrades
 				}
 				if firstPort && strings.Contains(n.raw, spec.PortPlaceholder) {
-					effect = Rolls // the running instances were started without a port
+					// The running instances were started without a port, so they have to be
+					// replaced.
+					effect = Rolls
 				}
 				all = append(all, Change{group, key, o.seen, n.seen, effect})
 			}

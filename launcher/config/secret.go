@@ -40,9 +40,10 @@ func (c *Config) Masked() *Config {
 	return &out
 }
 
-// maskTexts leaves the values of these keys as they are. Keys of other groups refer to a group by
-// its name. The values of env have been masked before. The names of variables and limits stay,
-// because with *** in them they would be other names, and two could become the same.
+// maskTexts leaves the values of these keys as they are. The name of a group stays, because other
+// groups refer to it in depends_on. The values of env have been masked before. The names of
+// variables and limits stay, because with *** in them they would be other names, and two could
+// become the same.
 var unmasked = []string{"name", dependsOn, "env", "rlimits"}
 
 // maskTexts masks the texts in v, except for those of the keys in unmasked, and copies the slices
