@@ -157,8 +157,9 @@ func complete(g config.Group) (config.Group, error) {
 // clientVariables returns the environment variables that package client reads, except for those
 // that the configuration of the group sets.
 //
-// seconds is how long the process has for its shutdown. The port of the health service is set only
-// if the target probes there (probed): a process that is not probed need not open it.
+// The parameter seconds is how long the process has for its shutdown. The parameter probed says
+// whether the target probes the health service of the process. Only then the port of that service
+// is set: a process that is not probed need not open it.
 func (g group) clientVariables(seconds int64, probed bool) map[string]string {
 	all := map[string]string{client.EnvGrace: strconv.FormatInt(seconds, 10)}
 	if probed && g.servesHealth() {
@@ -183,8 +184,9 @@ func (g group) gap(isSet bool, key, format string, args ...any) {
 }
 
 // environment returns the variables without secrets, and the names of the secret ones. A variable
-// is secret if masking changes it, so the rules are those of the launcher's own output. Variables
-// of env_file are in neither: the files refer to them as a whole.
+// is secret if masking changes it, so the rules are those of the launcher's own output. The
+// variables in the files of env_file are in neither of these results: the exported files refer to
+// an env_file as a whole.
 func (g group) environment() (plain map[string]string, secret []string) {
 	plain = map[string]string{}
 	for i, v := range g.Env {

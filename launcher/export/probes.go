@@ -62,8 +62,8 @@ func (g group) usesPort() bool {
 	return g.mentions("{port}") || slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(s, "{port}") })
 }
 
-// host returns the host to which a probe connects. A probe that executes a command connects to none,
-// and connects is false.
+// host returns the host to which a probe connects. A probe that executes a command connects to no
+// host, and the result connects is false.
 func host(p config.Probe) (name string, connects bool) {
 	switch {
 	case p.HTTPGet.Port != "":
@@ -115,7 +115,7 @@ func (g group) kubernetesProbe(key string) *probe {
 	}
 	elsewhere := func(name string) string {
 		if isLoopback(name) {
-			return "" // Kubernetes then probes the address of the pod
+			return "" // with an empty host, Kubernetes probes the address of the pod
 		}
 		return name
 	}

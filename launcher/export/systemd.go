@@ -229,8 +229,8 @@ func (g group) socket(l launcher.Listen) string {
 	return u.String()
 }
 
-// listenStream returns an address for systemd, which does not resolve host names; ok is false if
-// that is not possible.
+// listenStream returns the address of a listener in the form of systemd. The result ok is false if
+// the address has a host name, which systemd does not resolve.
 func listenStream(l launcher.Listen) (address string, ok bool) {
 	if l.Network == "unix" {
 		return l.Address, true
