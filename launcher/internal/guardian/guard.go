@@ -97,9 +97,10 @@ func (o Orders) guard(in *bufio.Reader) error {
 	return readOutputs(s, o.Dir, stop, mask.New(secrets))
 }
 
-// endUnrecorded kills the processes in the containments of the list unrecorded, except for those
-// that are in the state file. The list can be older than the file: a process that was recorded
-// since the launcher sent the list is not killed.
+// endUnrecorded kills kept processes (those that are to outlive the launcher) that the next
+// launcher would not find. The list unrecorded has the containment of each, a cgroup or a mark in
+// its environment. A process that is in the state file is not killed. The list can be older than
+// the file, because a process can have been recorded after the launcher sent the list.
 func endUnrecorded(s statefile.State, unrecorded []proc.Containment) error {
 	recorded := map[string]bool{}
 	for _, p := range s.Processes() {
@@ -117,9 +118,10 @@ func endUnrecorded(s statefile.State, unrecorded []proc.Containment) error {
 	return nil
 }
 
-// isInCharge reports whether the guardian in the containment self has to read the output of kept
-// processes. Another guardian or a launcher reads the output if another launcher has been started
-// and has ended this guardian or started its own.
+// isInCharge reports whether this guardian, which the containment self (a mark in its environment)
+// identifies, has to read the output of the processes that outlive the launcher. Another guardian
+// or a launcher reads the output if another launcher has been started and has ended this guardian
+// or started its own.
 func isInCharge(s statefile.State, self proc.Containment) bool {
 	i := slices.IndexFunc(s.Guardians, func(k proc.Adoptable) bool { return k.Mark == self.Mark })
 	return i >= 0 && !slices.ContainsFunc(s.Guardians[i+1:], func(k proc.Adoptable) bool {
@@ -137,8 +139,9 @@ func withPID(k proc.Adoptable) (proc.Adoptable, bool) {
 	return k.Leader()
 }
 
-// readOutputs writes the output of kept processes to their logs, masked, as their launcher would
-// do. It returns when the processes have ended or a signal arrives on stop.
+// readOutputs writes the output of kept processes, those that have outlived their launcher, to
+// their logs. It masks secrets as the launcher would do. It returns when the processes have ended
+// or a signal arrives on stop.
 //
 // A stream that cannot be read does not keep the others from being read. Its error is returned in
 // the end, and reaches the next launcher as a complaint.
@@ -147,7 +150,8 @@ func readOutputs(s statefile.State, dir string, stop <-chan os.Signal, masker *m
 	var readers []*output.StoppableReader
 	var errs []error
 	complaints := newComplaints(dir)
-	defer complaints.retry() // this deferred call runs after the logs are closed
+	// Deferred first, so that it runs last: closing the logs can add reports.
+	defer complaints.retry()
 	logs := output.NewLogs(nil, complaints.add)
 	for name, g := range s.Groups {
 		for _, p := range g.Processes {

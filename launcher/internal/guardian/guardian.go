@@ -35,8 +35,8 @@ import (
 // launcher reports that and starts another one.
 //
 // At any time one guardian is in charge, and the next launcher finds it: each guardian has a
-// containment of its own, which is in the state file before the guardian is started. Of several
-// guardians that run, the last one in the file is in charge.
+// containment of its own (a mark in its environment), which is in the state file before the
+// guardian is started. Of several guardians that run, the last one in the file is in charge.
 type Guardian struct {
 	cfg    Config
 	cancel context.CancelFunc
@@ -46,19 +46,22 @@ type Guardian struct {
 	starting sync.Mutex // held while a guardian is being started
 
 	mu   sync.Mutex
-	self proc.Containment // contains only the guardian
+	self proc.Containment // identifies the guardian by a mark in its environment
 	proc *proc.Process    // nil while the guardian is about to be started
 }
 
 // Config describes a guardian and the functions that it needs from the launcher.
 type Config struct {
-	Args   []string
-	Env    []string
-	Orders Orders     // orders for the first guardian; its containment Self must already be in the state file
+	Args []string
+	Env  []string
+	// Orders are for the first guardian; Orders.Self must already be in the state file.
+	Orders Orders
 	Files  []*os.File // listeners for the guardian to hold open; those of removed groups are closed
 
-	Secrets    func() []string           // returns the secret values that the guardian has to mask
-	Unrecorded func() []proc.Containment // returns the containments of kept processes that are not in the state file
+	Secrets func() []string // returns the secret values that the guardian has to mask
+	// Unrecorded returns the containments (cgroups, or marks in the environment) of the processes
+	// to be kept that are not in the state file.
+	Unrecorded func() []proc.Containment
 
 	Report func(message string)             // called when the guardian has ended by itself, or cannot be started
 	Flush  func(stop <-chan struct{}) error // writes the state file, including the result of Adoptable
@@ -66,9 +69,11 @@ type Config struct {
 
 // Orders are the instructions of a launcher to its guardian. They are sent as one line of JSON.
 type Orders struct {
-	Processes proc.Containment `json:"pen"` // contains the processes that die with the launcher
+	// Processes holds together the processes that die with the launcher: a cgroup, or a mark in
+	// their environment.
+	Processes proc.Containment `json:"pen"`
 	Dir       string           `json:"dir"`
-	Self      proc.Containment `json:"self"` // contains the guardian
+	Self      proc.Containment `json:"self"` // identifies the guardian by a mark in its environment
 }
 
 // news is what a guardian learns after its start: it is sent as a line of JSON whenever it has
@@ -76,9 +81,10 @@ type Orders struct {
 type news struct {
 	Secrets [][]byte `json:"secrets"` // bytes and no strings, because a secret need not be UTF-8
 
-	// Unrecorded has the containments of kept processes that were started while the state file
-	// could not be written. When the launcher has ended, the guardian ends those that are still not
-	// in the file, because the next launcher would not find them and start others beside them.
+	// Unrecorded has the containments (cgroups, or marks in the environment) of kept processes that
+	// were started while the state file could not be written. When the launcher has ended, the
+	// guardian ends those that are still not in the file, because the next launcher would not find
+	// them and start others beside them.
 	Unrecorded []proc.Containment `json:"unrecorded"`
 }
 
@@ -92,8 +98,9 @@ const (
 // and the next launcher, try to kill processes.
 const Timeout = 20 * time.Second
 
-// NewContainment returns a containment for a guardian. The containment has no cgroup, which would
-// have to be removed later: a guardian starts no processes, so it needs none.
+// NewContainment returns a containment for a guardian: a mark in its environment, by which the next
+// launcher finds it. The containment has no cgroup, which would have to be removed later: a
+// guardian starts no processes, so it needs none.
 func NewContainment() proc.Containment {
 	c := proc.NewContainment()
 	c.Cgroup = ""
@@ -135,7 +142,8 @@ func (g *Guardian) start() error {
 		line, _ := bufio.NewReader(p.Stdout()).ReadString('\n')
 		answer <- strings.TrimSpace(line)
 	}()
-	// A guardian that is started later has another containment than the first one.
+	// A guardian that is started later has another containment (mark in its environment) than the
+	// first one.
 	orders := g.cfg.Orders
 	orders.Self = g.self
 	line, err := json.Marshal(orders)
@@ -245,8 +253,9 @@ func DismissPrevious(pipe *os.File) {
 // watch starts another guardian whenever the guardian ends, until ctx ends. It runs on one
 // goroutine, from Start to Dismiss. Only it changes proc and self, so it reads them without mu.
 //
-// The new containment is written to the state file before the guardian is started: if the launcher
-// died in between, the next one would not find a guardian that is in no file.
+// The containment (mark in its environment) of the new guardian is written to the state file before
+// the guardian is started: if the launcher died in between, the next one would not find a guardian
+// that is in no file.
 func (g *Guardian) watch(ctx context.Context) {
 	defer close(g.ended)
 	for {

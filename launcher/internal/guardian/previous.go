@@ -92,7 +92,8 @@ func (e *ender) err() error {
 		strings.Join(e.left, ", "))
 }
 
-// empty kills all processes in a containment, until the deadline, and notes those that are left.
+// empty kills all processes in a containment (a cgroup, or a mark in their environment). At the
+// deadline it gives up, and notes the processes that are left.
 func (e *ender) empty(c proc.Containment) {
 	for _, m := range c.Empty(e.deadline) {
 		e.left = append(e.left, m.String())
@@ -105,7 +106,9 @@ func (e *ender) keeps(p *statefile.Process) bool {
 	switch {
 	case !e.sameBoot:
 		return false
-	case p.IsKept() && p.Adoptable.PID == 0: // the earlier launcher died while it started the process
+	// The launcher died while it started the process, and the PID was not recorded; find the
+	// process by its containment (a cgroup, or a mark in its environment).
+	case p.IsKept() && p.Adoptable.PID == 0:
 		if k, ok := p.Adoptable.Leader(); ok {
 			p.Adoptable = k
 			return true
@@ -113,7 +116,9 @@ func (e *ender) keeps(p *statefile.Process) bool {
 		e.empty(p.Adoptable.Containment)
 	case p.IsKept():
 		return true
-	case p.Adoptable.PID != 0 && p.Adoptable.Alive(): // the process has removed the variable that marks it from its environment
+	// The process is not kept, and has removed its mark from its environment, so it is found by its
+	// PID.
+	case p.Adoptable.PID != 0 && p.Adoptable.Alive():
 		if err := endNow(p.Adoptable, e.deadline); err != nil {
 			e.left = append(e.left, err.Error())
 		}

@@ -89,9 +89,9 @@ func recovered(m proc.Marked) Recovered { return Recovered{m.Getenv(client.EnvID
 // intact state file is completed by what it lacks, and a damaged one is set aside. With dry set,
 // Recover changes nothing. The caller has the lock of the directory.
 //
-// The order keeps a second call possible if one fails: the doomed processes end first, then the
-// damaged file is renamed, and the new one is written last. A call that fails in between finds the
-// same again.
+// The order keeps a second call possible if one fails: the processes that were to die with the
+// launcher end first, then the damaged file is renamed, and the new one is written last. A call
+// that fails in between finds the same again.
 func Recover(dir string, groups []spec.Group, dry bool) (*Recovery, error) {
 	path := statefile.Path(dir)
 	r := &Recovery{StateFile: path, Listeners: map[string]string{}}
@@ -158,7 +158,7 @@ func isRecorded(s statefile.State, m proc.Marked) bool {
 // addTo adds the kept processes to a state. The configuration that they were started with is not
 // known. So addTo records a digest that no configuration has, and the next launcher replaces the
 // processes in a roll. They are recorded as ready. So the roll first waits until the next launcher
-// has asked whether they are, and does not stop too many.
+// has asked each whether it is ready, and does not stop too many.
 func (l leftovers) addTo(s statefile.State, groups []spec.Group) {
 	for _, m := range l.kept {
 		id := m.Getenv(client.EnvID)
@@ -176,7 +176,8 @@ func (l leftovers) addTo(s statefile.State, groups []spec.Group) {
 			g = statefile.Group{Config: cfg, Revision: 1}
 		}
 		g.LastNumber = max(g.LastNumber, number)
-		g.Processes = slices.DeleteFunc(g.Processes, func(p *statefile.Process) bool { return p.ID == id }) // a recorded process with the same id has ended
+		// A recorded process with the same id has ended. The one that was found takes its place.
+		g.Processes = slices.DeleteFunc(g.Processes, func(p *statefile.Process) bool { return p.ID == id })
 		g.Processes = append(g.Processes, &statefile.Process{ID: id, Revision: g.Revision, Config: cfg, Adoptable: m.Adoptable, ReadyAt: statefile.ToMillis(time.Now())})
 		s.Groups[name] = g
 	}
