@@ -62,7 +62,8 @@ func (p *Process) hooksOver() bool {
 		return true
 	case <-p.scope.Work().Done():
 		return true
-	case <-p.proc.Done(): // the process has ended, and another process may have its pid by now
+	// The process has ended; a hook gets its pid, which another process may have by now.
+	case <-p.proc.Done():
 		return true
 	default:
 		return false

@@ -29,8 +29,8 @@ func (p *Process) cleanUp() {
 	statefile.RemoveFilesOf(p.group.Dir, p.id)
 	p.group.Ports.Release(p.port)
 	if p.isKept() {
-		// Except for survivors, which an alarm has named, no process is left of this one and of
-		// what it has started.
+		// All processes of this containment (a cgroup, or a mark in their environment) have ended,
+		// except for survivors, which an alarm has named. So this call only removes the cgroup.
 		p.adoptable.Empty(time.Now())
 	}
 }
@@ -234,7 +234,8 @@ func (p *Process) onStarted(started *proc.Process) {
 func (p *Process) startProbes() {
 	g := p.placeholders().Probed(p.cfg)
 	if p.adopted != nil && p.adopted.ReadyAt != 0 {
-		g.StartupProbe = spec.Probe{} // the startup probe has already succeeded under the earlier launcher
+		// No startup probe any more: it has already succeeded under the earlier launcher.
+		g.StartupProbe = spec.Probe{}
 	}
 	check := probe.NewCheck(func(ctx context.Context, args []string) error {
 		exit, last, err := spawn.Run(ctx, p.group.Containment, p.cfg.WorkDir, args, p.placeholders().ProbeEnv(p.cfg, p.proc.Pid(), spawn.Inherited(p.cfg, os.Environ())))

@@ -27,10 +27,12 @@ type Status struct {
 	Metrics   *pb.ShutdownMetrics
 	Extension int // number of requests of the process for more time
 	Outcome   lifecycle.Outcome
-	Report    string        // if the process was forced: what it waited for, and where its goroutines were, as it has reported just before
-	Exit      string        // exit status, such as "exit status 1"
-	Survivors []string      // descendants of the process that could not be killed, as far as they can be found
-	Contained string        // how the launcher finds the descendants: "cgroup", "walk" (through /proc), "group" or "leader"
+	Report    string   // if the process was forced: what it waited for, and where its goroutines were, as it has reported just before
+	Exit      string   // exit status, such as "exit status 1"
+	Survivors []string // descendants of the process that could not be killed, as far as they can be found
+	// Contained says how the launcher finds the descendants: "cgroup", "walk" (through /proc),
+	// "group" (its process group) or "leader" (not at all).
+	Contained string
 	Bound     time.Duration // the longest time that stopping the process can take
 }
 

@@ -16,9 +16,10 @@ type sockets struct {
 	owner              int    // uid of the other user that can use them; -1: the launcher's user
 }
 
-// socketsIn sets the paths of the sockets of the process: those that it makes are in the directory
-// theirs, and the one that the launcher makes for it is in ours. launcher is the path of the launcher's
-// own socket. owner is as in sockets.
+// socketsIn sets the paths of the sockets of the process. The sockets that the process makes are in
+// the directory theirs, and the socket that the launcher makes for its messages is in the directory
+// ours. The parameter launcher is the path of the launcher's own socket. The parameter owner is the
+// uid of another user that can use the sockets, or -1 for the launcher's user.
 func (p *Process) socketsIn(theirs, ours, launcher string, owner int) {
 	p.sockets = sockets{
 		statefile.FileOf(theirs, p.id, statefile.LifecycleSocket), statefile.FileOf(theirs, p.id, statefile.ServiceSocket),
