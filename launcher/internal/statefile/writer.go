@@ -46,9 +46,9 @@ const (
 	maxRetryPause = 30 * time.Second
 )
 
-// NewWriter returns a Writer for the file at path, which contains the state before. It calls state
-// to get the content of the file. It calls report with an error when writing begins to fail, and
-// with nil when writing works again.
+// NewWriter returns a Writer for the file at path. The parameter before is the state that the file
+// contains now. The Writer calls the function state to get what to write. It calls the function
+// report with an error when writing begins to fail, and with nil when writing works again.
 func NewWriter(path string, before State, state func() State, report func(error)) *Writer {
 	w := &Writer{path: path, state: state, report: report, changed: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
 	w.setWritten(before)
@@ -92,7 +92,7 @@ func (w *Writer) Idle() bool { return len(w.changed) == 0 }
 func (w *Writer) Failing() bool { return w.failing.Load() }
 
 // Flush returns when the current state is in the file. It fails if that takes longer than
-// writeTimeout, or longer than closeTimeout once stop is closed.
+// writeTimeout, or longer than closeTimeout once the channel stop is closed.
 func (w *Writer) Flush(stop <-chan struct{}) error {
 	done := make(chan error, 1)
 	w.mu.Lock()
@@ -189,9 +189,9 @@ func (w *Writer) timeoutError() error {
 	return fmt.Errorf("the disk did not write %s within %v; find out why it hangs", w.path, writeTimeout)
 }
 
-// Close stops writing, removes the file if remove is true, and then calls closed. Until closed is
-// called, no other program may write the file. If the disk hangs, Close returns after closeTimeout,
-// and does the rest in the background when the disk works again.
+// Close stops writing, removes the file if remove is true, and then calls the function closed.
+// Until that call, no other program may write the file. If the disk hangs, Close returns after
+// closeTimeout, and does the rest in the background when the disk works again.
 func (w *Writer) Close(remove bool, closed func()) {
 	close(w.quit)
 	done := make(chan struct{})
