@@ -20,8 +20,8 @@ type canaryChecks struct {
 	noAnswer string    // why the last check gave no answer; empty if it gave one
 }
 
-// checkCanaries starts a check of the canaries if one is due. If none is due yet, it calls the
-// function again with the time at which the next one is.
+// checkCanaries starts a check of the canaries if one is due. If none is due yet, it passes the
+// time of the next one to the parameter again, a function that asks for another call at that time.
 //
 // It is called whenever the group decides what to do next. The first check is due an interval after
 // the canaries are available. Near the end of the wait a check is brought forward: the roll goes on
@@ -55,8 +55,8 @@ func (c *Controller) checkCanaries(now time.Time, again func(time.Time)) {
 }
 
 // startCheck starts a check. When the check has ended, the Host locks the Controller and calls the
-// function with the result. The function ignores the result if c.checks has changed since then: the
-// roll has gone on, was rolled back, or was superseded.
+// function that startCheck has passed to it. That function ignores the result of the check if
+// c.checks has changed since then: the roll has gone on, was rolled back, or was superseded.
 func (c *Controller) startCheck(cfg spec.CanaryCheck, now time.Time) {
 	k := canary.Check{CanaryCheck: cfg, Group: c.name, Revision: c.roll.To}
 	for _, i := range c.instances.sorted() {

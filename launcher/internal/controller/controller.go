@@ -131,8 +131,8 @@ func (c *Controller) Close() {
 // IsClosed reports whether Close has been called.
 func (c *Controller) IsClosed() bool { return c.stopping }
 
-// Reconcile starts and stops processes until nothing is left to do. It returns when to call it
-// again if nothing changes before; zero means never.
+// Reconcile starts and stops processes until nothing is left to do. It returns the time at which it
+// must be called again if nothing changes before. The zero time means that no other call is needed.
 func (c *Controller) Reconcile(now time.Time) (next time.Time) {
 	again := func(t time.Time) {
 		if t.After(now) && (next.IsZero() || t.Before(next)) {
@@ -199,8 +199,8 @@ func (c *Controller) isUnstarted() bool {
 func (c *Controller) isRolling() bool { return c.roll != nil && !c.roll.Paused() }
 
 // observeReady forgets earlier failures once a process has been ready for Restart.ResetAfter. For
-// each ready process, it calls the function again with the time at which the process becomes
-// available, and with the time at which the failures may be forgotten.
+// each ready process, it passes two times to the parameter again, a function that asks for another
+// call at a time: when the process becomes available, and when the failures may be forgotten.
 func (c *Controller) observeReady(now time.Time, again func(time.Time)) {
 	cfg := c.Config()
 	for _, i := range c.instances {
@@ -246,7 +246,9 @@ func (c *Controller) view(now time.Time) roll.View {
 		st := p.Status()
 		i := roll.Instance{ID: p.ID(), Revision: p.Revision(), Version: c.versionOf(p.Revision())}
 		switch {
-		case p.accounted, st.State > lifecycle.Unhealthy && !st.State.Ended(): // an unhealthy process that is being stopped is accounted
+		// An unhealthy process counts as stopping once the group has stopped it or has decided
+		// about its replacement (accounted).
+		case p.accounted, st.State > lifecycle.Unhealthy && !st.State.Ended():
 			i.Health = roll.Stopping
 		case st.State >= lifecycle.Unhealthy: // onExit, which is called later, decides whether the process is replaced
 		case st.State == lifecycle.Ready && st.Routed:

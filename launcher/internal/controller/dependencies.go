@@ -18,13 +18,15 @@ func (c *Controller) AwaitsDependencies() bool { return c.awaitsDependencies }
 func (c *Controller) WaitFor(names []string) { c.waitsFor = names }
 
 // BeginIfDependingOn ends the wait for dependencies and returns true, if the dependencies of the
-// group are still those of cfg.
+// group are still those of cfg. Otherwise it returns false, and the group goes on waiting.
 func (c *Controller) BeginIfDependingOn(cfg spec.Group) bool {
 	if now := c.Config(); !slices.Equal(now.DependsOn, cfg.DependsOn) || !maps.Equal(now.Conditions, cfg.Conditions) {
 		return false
 	}
 	c.awaitsDependencies = false
-	if c.roll != nil { // the roll could make no progress while the group waited for its dependencies
+	// The group has waited for its dependencies, so the time in which the roll must make progress
+	// begins now.
+	if c.roll != nil {
 		c.roll.DelayProgress(time.Since(c.epoch))
 	}
 	return true
@@ -41,8 +43,9 @@ func (c *Controller) IsStarted() bool {
 	return !c.awaitsDependencies && started >= c.desired()
 }
 
-// IsFinished reports whether the group has no processes, and starts none without an order. A group
-// that an operator has stopped is not finished: the operator is expected to start it.
+// IsFinished reports whether the group has no processes, and starts none until an operator gives an
+// order. A group that an operator has stopped is not finished: the operator is expected to start
+// it.
 func (c *Controller) IsFinished() bool {
 	return !c.awaitsDependencies && !c.revisions.Wanted().Shortfall.Stopped && c.roll == nil && len(c.instances) == 0 && (c.backOff.GivenUp || c.desired() == 0)
 }

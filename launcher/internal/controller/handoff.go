@@ -40,7 +40,8 @@ func (c *Controller) Handoff(processes []*statefile.Process) (json.RawMessage, e
 		Instances: map[string]InstanceHandoff{}}
 	for _, p := range processes {
 		i := c.instances[p.ID]
-		if i == nil { // the process has not been adopted yet, or has ended meanwhile
+		// Nothing more to hand over: the process has not been adopted yet, or has ended meanwhile.
+		if i == nil {
 			continue
 		}
 		h.Instances[p.ID] = InstanceHandoff{*i.Config(), i.finishedIn}

@@ -34,8 +34,8 @@ type Health struct {
 	Processes  []process.Status // processes that exist, oldest first, then processes that have ended, latest last
 }
 
-// Health returns the condition of the group. failing says that the state file cannot be written.
-// Then Health names the processes that are missing from it.
+// Health returns the condition of the group. The parameter failing says that the state file cannot
+// be written. Then Health names the processes that are missing from the file.
 func (c *Controller) Health(now time.Time, failing bool) Health {
 	cfg, desired := c.Config(), c.desired()
 	short := c.revisions.Wanted().Shortfall
@@ -72,7 +72,7 @@ func (c *Controller) Health(now time.Time, failing bool) Health {
 		h.Message = extend(h.Message, "the next launcher cannot adopt %s, because the state file cannot be written", strings.Join(h.Unrecorded, ", "))
 	}
 	if len(withoutPipes) > 0 {
-		h.Message = extend(h.Message, "the next launcher cannot adopt %s, because the pipes for the output could not be made; launcher restart %s replaces what has none",
+		h.Message = extend(h.Message, "the next launcher cannot adopt %s, because the pipes for the output could not be made; launcher restart %s replaces the processes without pipes",
 			strings.Join(withoutPipes, ", "), c.name)
 		h.Unrecorded = append(h.Unrecorded, withoutPipes...)
 	}

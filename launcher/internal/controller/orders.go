@@ -143,7 +143,8 @@ func (c *Controller) scaleDown(i *instance) {
 func (c *Controller) startRun(cfg spec.Group, source any, reason string) {
 	was := c.revisions.Wanted()
 	number, is := c.revisions.Unused(), &revision.Revision{Config: cfg, Source: source, Shortfall: was.Shortfall.Orders(cfg.Desired == was.Config.Desired)}
-	// A roll is under way only if the group was a service until this reload.
+	// The group can have a roll to end only if it was a service until this reload, because jobs
+	// have no rolls.
 	c.endRoll(&RollError{Group: c.name, Cause: fmt.Errorf("%w: %s", ErrSuperseded, reason)})
 	c.revisions = revision.Set{Current: number, ByNumber: map[int]*revision.Revision{number: is}}
 	c.forgetFailures()

@@ -121,8 +121,8 @@ func (c *Controller) rollBack(reason string) *Result {
 	return c.rollResult
 }
 
-// turnBack begins the rollback of the roll. why is the reason for the state of the roll, message
-// the text for users.
+// turnBack begins the rollback of the roll. The parameter why is the reason that the status of the
+// roll shows, and the parameter message is the text of the event.
 func (c *Controller) turnBack(now time.Time, why, message string) {
 	r := c.roll
 	r.Rollback(c.revisions.ByNumber[r.From].Rules(), c.view(now), why)
@@ -208,7 +208,7 @@ func (c *Controller) endRoll(err *RollError) {
 	c.endChecks()
 	c.roll, c.rollResult = nil, nil
 	if r.Paused() {
-		return // callers got the result when the roll was paused
+		return // the callers that waited for the roll got their result when it was paused
 	}
 	e := events.Event{Kind: events.RollDone, Roll: r.Phase().String()}
 	switch {
