@@ -64,7 +64,9 @@ func (m *Machine) onReadiness(e Event) []Action {
 // will not change, so the start has failed.
 func (m *Machine) onReadinessError(e Event) []Action {
 	if e.Code != codes.Unavailable && m.cfg.Protocol == spec.Auto && m.uses == "" {
-		m.uses = spec.GRPC // an error other than Unavailable shows that the process listens for calls
+		// Only a process that listens for calls can cause an error other than Unavailable, so the
+		// process uses the lifecycle protocol.
+		m.uses = spec.GRPC
 	}
 	if m.Uses() != spec.GRPC && m.expects != spec.GRPC {
 		return m.tick(e.At)

@@ -47,7 +47,9 @@ func (m *Machine) onStop(e Event) []Action {
 		return m.requestShutdown(e.At)
 	}
 	m.deregisterBy = m.StopAt.Add(m.cfg.LeaveBound())
-	if !m.deregisterBy.After(e.At) { // an earlier launcher decided to stop the process, and the time to leave routing has passed
+	// The time to leave routing has passed under the earlier launcher, which had decided to stop
+	// the process.
+	if !m.deregisterBy.After(e.At) {
 		return m.requestShutdown(e.At)
 	}
 	return []Action{{Kind: DoDeregister}}

@@ -58,7 +58,9 @@ func (m *Machine) tick(now time.Time) []Action {
 		}
 		if m.pollDue(now) {
 			actions := m.call(now, DoAskReadiness, 0)
-			m.scheduleLivenessCheck(now) // if liveness checks are turned off, the pending check was the only one, made after an adoption
+			// Schedules nothing if liveness checks are turned off: then the call was only the first
+			// one after an adoption.
+			m.scheduleLivenessCheck(now)
 			return actions
 		}
 	case deregistering:
