@@ -280,7 +280,9 @@ func (l Log) File(id string) string {
 // listed here: a replacement that was not needed does less harm than an old value that stays in
 // use.
 func (g Group) SameProcess(o Group) bool {
-	if o.UsesPort() && !g.UsesPort() { // the process has no port, and the changed configuration needs one, for example in a new hook
+	// The process was started without a port, and the changed configuration needs one, for example
+	// in a new hook; so the process is replaced.
+	if o.UsesPort() && !g.UsesPort() {
 		return false
 	}
 	g.Desired, g.MinHealthy, g.MaxSurge = o.Desired, o.MinHealthy, o.MaxSurge
