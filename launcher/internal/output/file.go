@@ -64,9 +64,10 @@ const reportInterval = time.Minute
 
 // Open returns a log file and starts the goroutine that writes it. It does not wait for the disk:
 // that goroutine opens the file, with mode 0600, and makes its directory, with mode 0700, if
-// missing. It begins when start is closed, or at once if start is nil.
+// missing. The goroutine begins when the channel start is closed, or at once if start is nil.
 //
-// The goroutine calls onError, unless nil, when lines are lost, at most once a minute.
+// When lines are lost, the goroutine calls the function onError, at most once a minute. A nil
+// onError is not called.
 func Open(path string, maxSize int64, maxFiles, maxQueue int, onError func(error), start <-chan struct{}) *File {
 	f := &File{path: path, maxSize: maxSize, maxFiles: maxFiles, maxQueue: maxQueue, onError: onError, now: time.Now, done: make(chan struct{}), start: start}
 	f.wake = sync.NewCond(&f.mu)
