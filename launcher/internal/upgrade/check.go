@@ -57,8 +57,10 @@ func (h *Handoff) Check(ctx context.Context, program string, args, env []string,
 	}
 	now := time.Now()
 	exit, err := p.End(proc.Deadlines{Terminate: now, Kill: now, GiveUp: now.Add(spec.ReapTimeout)})
-	p.Stdin().Close() // a process that the program has left behind may have the other end open
-	if err != nil {   // the program has not ended, and may have the pipes open
+	// Closed here, because a process that the program has left behind may have the other end of the
+	// pipe open, which would keep the goroutine above from ending.
+	p.Stdin().Close()
+	if err != nil { // the program has not ended, and may have the pipes open, so close them, too
 		p.Close()
 	}
 	copying.Wait()
@@ -79,7 +81,8 @@ func (h *Handoff) Check(ctx context.Context, program string, args, env []string,
 }
 
 // Answer is the other side of Check, in the program that is checked: it reads the handoff from r,
-// calls check, and if that returns nil, writes to w that the program can take over.
+// and calls the function check. If check returns nil, Answer writes to w that the program can take
+// over.
 //
 // An error is for the program to print to stderr, whose text Check returns.
 func Answer(r io.Reader, w io.Writer, check func(*Handoff) error) error {

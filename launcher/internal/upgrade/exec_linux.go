@@ -114,8 +114,8 @@ func GoBack(err error) error {
 	return t.GoBack(err)
 }
 
-// take returns the handoff, if wanted accepts it. The variable has the pid, because processes that
-// this program starts inherit its environment, and must not take over from it.
+// take returns the handoff if the function wanted accepts it. The variable has the pid, because
+// processes that this program starts inherit its environment, and must not take over from it.
 //
 // It unsets the variables only when the handoff is taken. So GoBack can still take the handoff if a
 // start has failed before it called Take.
@@ -185,8 +185,8 @@ func (t *Taken) GoBack(err error) error {
 
 // Done closes the files that the launcher does not go on to use. It is called when the launcher has
 // begun to work, after which it cannot go back. It sends this program again the signals that came
-// before this program could handle them. If stopped is closed, this program has already handled
-// them.
+// before this program could handle them. It leaves out signals that stop a launcher if the channel
+// stopped is closed, because a launcher that is stopping would kill its processes at another one.
 func (t *Taken) Done(stopped <-chan struct{}) {
 	if t == nil {
 		return
