@@ -95,8 +95,8 @@ func of(network string, tcp *net.TCPAddr) Address {
 // AnyPort reports whether a is a TCP address with port 0.
 func (a Address) AnyPort() bool { return a.path == "" && a.port == 0 }
 
-// Same reports whether a and b mean the same address. If so, a listener on a can be used where one
-// on b is wanted.
+// Same reports whether a and b mean the same address. If so, a listener on the address a can be
+// used where one on the address b is wanted.
 func (a Address) Same(b Address) bool { return a == b && a.Overlaps(b) }
 
 // Overlaps reports whether a and b exclude each other, so that only one of them can be listened on.

@@ -123,8 +123,9 @@ func (s *service) RestartGroup(ctx context.Context, in *pb.RestartGroupRequest) 
 
 // OrderGroup stops, starts or scales a group. With wait it returns when the group has reached what
 // was ordered, or with the error of a newer order that has taken its place. The message says what
-// has begun, such as "stopping", or with wait what has been reached, such as "stopped". A group that is
-// stopped keeps the number for its start.
+// has begun, such as "stopping", or with wait what has been reached, such as "stopped". If a
+// stopped group is scaled, it starts no process: it has that number of processes once it is
+// started.
 func (s *service) OrderGroup(ctx context.Context, in *pb.OrderGroupRequest) (*pb.OrderGroupResponse, error) {
 	texts := map[pb.GroupOrder][2]string{
 		pb.GroupOrder_STOP: {"stopping", "stopped"}, pb.GroupOrder_START: {"starting", "started"}, pb.GroupOrder_SCALE: {"scaling", "scaled"},
@@ -260,8 +261,9 @@ func (s *service) GetGroupHealth(_ context.Context, in *pb.GetGroupHealthRequest
 // WatchEvents sends events until the client goes away or the launcher ends. Each event has the
 // number of events that the client has missed since the last one that was sent.
 //
-// The events are filtered by group here and not in the hub, so a busy group can make the client
-// miss events of the group that it watches. The number of missed events counts those of all groups.
+// The events are filtered by group here and not in package events, so a busy group can make the
+// client miss events of the group that it watches. The number of missed events counts those of all
+// groups.
 func (s *service) WatchEvents(in *pb.WatchEventsRequest, to grpc.ServerStreamingServer[pb.Event]) error {
 	if in.GetGroup() != "" {
 		if err := s.launcher.CheckGroup(in.GetGroup()); err != nil {
@@ -287,7 +289,7 @@ func (s *service) WatchEvents(in *pb.WatchEventsRequest, to grpc.ServerStreaming
 		missed = 0
 	}
 	// The watch ends with the call or with the launcher. If the launcher has ended, Err returns
-	// nil.
+	// nil, and the client gets the end of the stream without an error.
 	return status.FromContextError(to.Context().Err()).Err()
 }
 

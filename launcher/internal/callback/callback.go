@@ -49,7 +49,7 @@ func Call(name string, f func()) *PanicError {
 
 // CallContext calls f and returns its error. It waits no longer than ctx lasts. A panic of f, or of
 // the Error method of f's error, becomes a [*PanicError]. If f panics after the end of ctx,
-// CallContext has returned, and passes the panic to late.
+// CallContext has returned already, and the panic is passed to the function late.
 func CallContext(ctx context.Context, name string, f func(context.Context) error, late func(*PanicError)) error {
 	_, err := ctxshutdown.Call(ctx, func(ctx context.Context) (struct{}, error) {
 		p, err := callError(name, func() error { return f(ctx) })

@@ -16,7 +16,7 @@ type Total struct {
 
 	mu         sync.Mutex
 	configured time.Duration // the total deadline; 0: none
-	derived    bool          // set if configured was computed from the groups
+	derived    bool          // whether the deadline in configured was computed from the groups
 	// removed has an entry for each group that a reload has removed and that has not ended: the
 	// total deadline that applied at the reload, by the scope of the group.
 	removed map[*ctxshutdown.Swansong]time.Duration
@@ -24,9 +24,10 @@ type Total struct {
 	total   time.Duration // the total deadline of the stop that has begun; 0: no limit
 }
 
-// Configure sets the deadline of a configuration that is loaded, 0 for none. derived says that it
-// was computed from the groups. removed are the scopes of the groups that the configuration
-// removes: as long as they exist, a derived deadline does not become shorter.
+// Configure sets the deadline of a configuration that is loaded, 0 for none. The parameter derived
+// says that the deadline was computed from the groups. The parameter removed has the scopes of the
+// groups that the configuration removes: as long as they exist, a derived deadline does not become
+// shorter.
 func (d *Total) Configure(deadline time.Duration, derived bool, removed ...*ctxshutdown.Swansong) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -87,9 +88,10 @@ func (d *Total) Remaining(t time.Duration) time.Duration {
 	return min(t, time.Until(terminateAt(began, total)))
 }
 
-// Enforce waits for a stop of all groups. It calls begun with the time at which terminate will be
-// called, if there is a deadline. When the deadline comes near, it calls terminate, and then forces
-// the scope. It returns when it has done so, or when all groups have ended.
+// Enforce waits for a stop of all groups. When the stop begins and there is a deadline, it calls
+// the function begun with the time of the call of terminate. When the deadline comes near, it calls
+// the function terminate, which sends SIGTERM, and then forces the scope. It returns when it has
+// forced the scope, or when all groups have ended.
 func (d *Total) Enforce(begun func(terminateAt time.Time), terminate func(reason string)) {
 	complete := d.Scope.Completion().Done()
 	select {

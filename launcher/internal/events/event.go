@@ -17,8 +17,8 @@ const (
 	GraceOver  Kind = "grace-over" // a process still drains after its grace period, which is not enforced
 	Extension  Kind = "extension"  // a process has asked for more time to stop
 	Adopted    Kind = "adopted"    // a process that an earlier launcher started has been adopted
-	// MainProcess reports that a process has named another one, which it has started, to take its
-	// place.
+	// MainProcess reports that a process has named another one, which it has started, as the main
+	// process from now on (MAINPID, as for sd_notify(3)).
 	MainProcess Kind = "main-process"
 	Upgraded    Kind = "upgraded"  // another program has taken over; see launcher.Manager.Upgrade
 	Alarm       Kind = "alarm"     // a problem that needs an operator
@@ -26,14 +26,16 @@ const (
 
 	GroupHealthy   Kind = "healthy"   // a group has enough ready processes
 	GroupUnhealthy Kind = "unhealthy" // a group has too few ready processes
-	GroupFinished  Kind = "finished"  // a group has no processes, and starts none without an order
+	// GroupFinished reports that a group has no processes, and starts none until an operator gives
+	// an order.
+	GroupFinished Kind = "finished"
 
 	RollBegun Kind = "roll-begun" // a roll has begun to replace the processes of a group
 	// RollStep reports progress of a roll: the roll waits for canaries, retries, is resumed or
 	// is rolled back.
 	RollStep Kind = "roll-step"
 	// RollDone reports that a roll has replaced all processes, or that a rollback, which a user has
-	// ordered, has brought back all earlier processes.
+	// ordered, has replaced the new ones by processes of the earlier revision.
 	RollDone    Kind = "roll-done"
 	RollFailed  Kind = "roll-failed"  // a roll has ended without replacing all processes, or has paused
 	Ordered     Kind = "ordered"      // an operator has stopped, started or scaled a group

@@ -128,7 +128,8 @@ type probing struct {
 	ready      int  // processes that are ready after the roll
 }
 
-// probedGroup returns a group of servers with the probe in the role. With fails, its health is bad.
+// probedGroup returns a group of servers with the probe in the role. If fails is set, the health of
+// the servers is bad.
 func probedGroup(kind, role int, fails bool) launcher.GroupConfig {
 	g := runners("g", 2)
 	g.Command, g.Protocol = []string{g.Command[0], "{port}"}, launcher.Auto
@@ -160,7 +161,7 @@ func probedGroup(kind, role int, fails bool) launcher.GroupConfig {
 }
 
 // probeUnderLoad starts a group of healthy servers with the probe, and rolls it under load: to the
-// same servers, or, with fails, to servers for which the probe fails.
+// same servers, or, if fails is set, to servers for which the probe fails.
 func probeUnderLoad(ctx context.Context, dir string, kind, role int, fails bool) (r probing, err error) {
 	table, ledger := &routes{ports: map[string]int{}}, load.Ledger{}
 	m, err := launcher.Start(ctx, launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{probedGroup(kind, role, false)}, Router: table})

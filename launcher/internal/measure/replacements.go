@@ -93,7 +93,7 @@ type rolled struct {
 	rolledBack          int
 }
 
-// underLoad runs a group and calls do while four clients send requests.
+// underLoad runs a group and calls the function do while four clients send requests.
 func underLoad(dir string, g launcher.GroupConfig, put func(*load.Ledger, context.Context, *load.Client, string),
 	do func(context.Context, *launcher.Manager, *rolled) error) (*rolled, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)

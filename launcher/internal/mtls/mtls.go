@@ -63,8 +63,8 @@ func Expect(files Files, report func(error)) *Identity {
 	return &Identity{files: files, report: report}
 }
 
-// Load reads the files. If the files become invalid later, the Identity calls report, unless report
-// is nil, once for each error.
+// Load reads the files. If the files become invalid later, the Identity calls the function report
+// once for each error. A nil report is not called.
 func Load(files Files, report func(error)) (*Identity, error) {
 	if err := files.Check(); err != nil {
 		return nil, fmt.Errorf("mtls: %w", err)

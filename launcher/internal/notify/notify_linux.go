@@ -32,9 +32,9 @@ const (
 
 // Listen makes the socket at this path, and replaces one that exists there. If inherited is not
 // nil, it uses that socket instead. Each message is read and handled between Enter and Leave of the
-// gate. For each message, the Socket calls allows with the pid of the sender, which the kernel has
-// checked, to find out whether that process may send messages. By then the sender may have ended.
-// handle is called with one message at a time.
+// gate. For each message, the Socket calls the function allows with the pid of the sender, which
+// the kernel has checked. The function says whether that process may send messages. By then the
+// sender may have ended. The function handle is called with one message at a time.
 func Listen(path string, inherited *os.File, gate Gate, allows func(pid int) bool, handle func(Message)) (*Socket, error) {
 	if inherited != nil {
 		conn, err := net.FilePacketConn(inherited)

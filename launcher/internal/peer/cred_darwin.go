@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// of asks the kernel for LOCAL_PEERCRED, and also for LOCAL_PEERPID, because LOCAL_PEERCRED has no
-// pid.
+// The function of returns the credentials of the process at the other end of conn. It asks the
+// kernel for LOCAL_PEERCRED, and also for LOCAL_PEERPID, because LOCAL_PEERCRED has no pid.
 func of(conn syscall.Conn) (Info, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

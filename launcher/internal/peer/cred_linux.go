@@ -5,8 +5,9 @@ import (
 	"syscall"
 )
 
-// of asks the kernel for SO_PEERCRED: the kernel recorded the credentials when the other process
-// connected, and they stay what they were, even if it has passed the socket on.
+// The function of returns the credentials of the process at the other end of conn. It asks the
+// kernel for SO_PEERCRED: the kernel recorded the credentials when the other process connected, and
+// they stay what they were, even if that process has passed the socket on.
 func of(conn syscall.Conn) (Info, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 const host = "127.0.0.1"
 
 // NewCheck returns the function that makes one check of a probe, by the method that the probe
-// names. execute runs a command, and returns an error if it does not exit with 0.
+// names. The function execute runs a command, and returns an error if it does not exit with 0.
 //
 // A probe has one method, which the configuration has checked. The error of a check is the cause
 // alone, in plain words: Watch adds which probe it was.

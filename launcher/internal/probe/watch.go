@@ -26,14 +26,15 @@ type Check func(ctx context.Context, p spec.Probe) error
 
 // Watch probes a process until ctx ends: with the startup probe until it has succeeded, and then
 // with the readiness probe and the liveness probe, each on a goroutine of its own. A probe that is
-// not set is left out. It calls report with the first verdict of each probe, and with each change
-// of it; err is nil for success. After a failure of the startup or liveness probe, that probe ends.
-// Watch returns when all probes have ended.
+// not set is left out. It calls the function report with the first verdict of each probe, and with
+// each change of the verdict; the parameter err of report is nil for success. After a failure of
+// the startup or liveness probe, that probe ends. Watch returns when all probes have ended.
 //
-// started is when the process was started, from which the initial delay counts.
+// The parameter started is the time at which the process was started. The initial delay of the
+// probes counts from it.
 //
-// report is called on the goroutines of the probes, so two calls of it can happen at the same time,
-// and it may be called once after ctx has ended.
+// The function report is called on the goroutines of the probes. So two of its calls can happen at
+// the same time, and one call can come after ctx has ended.
 func Watch(ctx context.Context, g spec.Group, started time.Time, check Check, report func(r Role, err error)) {
 	if g.StartupProbe.IsSet() && !run(ctx, Startup, g.StartupProbe, started, check, report) {
 		return
@@ -67,7 +68,9 @@ func run(ctx context.Context, r Role, p spec.Probe, started time.Time, check Che
 		}
 		begun := time.Now()
 		err := once(ctx, p, check)
-		if ctx.Err() != nil { // the process is being stopped, so the failure of the check may be due to that
+		// The process is being stopped, which may have made the check fail, so the result is not
+		// used.
+		if ctx.Err() != nil {
 			return false
 		}
 		if ok := err == nil; threshold.Add(ok) && (!decided || verdict != ok) {

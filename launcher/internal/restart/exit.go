@@ -41,8 +41,8 @@ func (e Exit) FollowUp() FollowUp {
 	case e.Rolling:
 		return Later
 	case e.Policy == spec.Never && e.Failed && !e.WasReady:
-		// Such a process does not count as finished, because then a group without any process would
-		// count as healthy.
+		// A process that failed before it was ever ready, and is not restarted, does not count as
+		// finished: a group without any process would then count as healthy.
 		return GiveUp
 	case e.isLast():
 		return Finish

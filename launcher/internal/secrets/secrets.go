@@ -49,8 +49,9 @@ type valueSet struct {
 	masker *mask.Masker
 }
 
-// New returns Secrets without values. They call changed, while they are locked, when the values
-// have changed. So changed must not call Configure or Learn; Values and Mask do not lock.
+// New returns Secrets without values. When the values have changed, they call the function changed
+// while they are locked. So that function must not call Configure or Learn; Values and Mask do not
+// lock.
 func New(changed func()) *Secrets {
 	s := &Secrets{changed: changed}
 	s.current.Store(&valueSet{})
@@ -111,9 +112,9 @@ func (s *Secrets) ofGroup(g spec.Group) []string {
 }
 
 // Learn adds the secrets of a process: those in its configuration, arguments and environment. It is
-// called before the process is started, or when it has been adopted. The secrets stay until ended
-// is closed. Learn reads the files again, because the process may be started for the sake of their
-// new content. An error says which file cannot be read; its old content stays secret.
+// called before the process is started, or when it has been adopted. The secrets stay until the
+// channel ended is closed. Learn reads the files again, because the process may be started for the
+// sake of their new content. An error says which file cannot be read; its old content stays secret.
 func (s *Secrets) Learn(ended <-chan struct{}, g spec.Group, args, env []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

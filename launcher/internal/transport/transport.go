@@ -51,8 +51,8 @@ type Connection struct {
 func New(cfg Config) *Connection { return &Connection{cfg: cfg, owner: -1} }
 
 // SetSocket sets the path of the process's unix socket, which is not used if the process is reached
-// over TCP. owner is the uid of the user that the process runs as, and -1 for the launcher's user.
-// SetSocket is called once, before Env and Open.
+// over TCP. The parameter owner is the uid of the user that the process runs as, or -1 for the
+// launcher's user. SetSocket is called once, before Env and Open.
 func (c *Connection) SetSocket(path string, owner int) { c.socket, c.owner = path, owner }
 
 // SplitAddress returns the parts of host:port. The error says what is wrong with the address.
@@ -68,8 +68,9 @@ func SplitAddress(address string) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// Env returns the environment variables that tell the process its own address and the launcher's,
-// which is launcherSocket. The variables for certificates and keys contain paths, never contents.
+// Env returns the environment variables that tell the process its own address and the path of the
+// launcher's socket, launcherSocket. The variables for certificates and keys contain paths, never
+// contents.
 //
 // Only the unix socket of the launcher is given, also with TCP: notifications need the credentials
 // of the caller, which a TCP connection does not have.
@@ -80,7 +81,8 @@ func (c *Connection) Env(launcherSocket string) []string {
 		address = client.TCP + t.Address
 		for _, v := range [][2]string{{client.EnvCert, t.TLS.Cert}, {client.EnvKey, t.TLS.Key}, {client.EnvCA, t.TLS.CA}} {
 			name := v[1]
-			if abs, err := filepath.Abs(name); err == nil { // the process may have another working directory
+			// An absolute path, because the process may have another working directory.
+			if abs, err := filepath.Abs(name); err == nil {
 				name = abs
 			}
 			env = append(env, v[0]+"="+name)
@@ -108,7 +110,8 @@ func (c *Connection) Open(running bool) (*grpc.ClientConn, error) {
 	if t := c.cfg.Transport; t.Network == "tcp" {
 		id, err := mtls.Load(mtls.Files(t.TLS), c.cfg.Alarm)
 		if err != nil && running {
-			// The process has to be watched and stopped even if there is no connection to it.
+			// Go on without a connection, because the process runs, and has to be watched and
+			// stopped in any case.
 			c.cfg.Alarm(fmt.Errorf("cannot connect to the process; unless this is fixed, it will be stopped by signals: %w", err))
 			id = mtls.Expect(mtls.Files(t.TLS), c.cfg.Alarm)
 		} else if err != nil {

@@ -206,7 +206,7 @@ func (r *rollout) image(ctx context.Context, image string) error {
 	return r.until(ctx, func(o *objects) bool { return o.deployment.Generation >= d.Generation })
 }
 
-// pod calls do with one of the pods that have this version and health.
+// pod calls the function do with one of the pods that have this version and health.
 func (r *rollout) pod(ctx context.Context, version string, health int, do func(*corev1.Pod) error) error {
 	r.seen.mu.Lock()
 	var some []*corev1.Pod
