@@ -60,8 +60,9 @@ func (l adminLauncher) CheckGroup(name string) error {
 func (l adminLauncher) Process(id string) (*pb.ProcessStatus, error) {
 	st, err := l.manager.Process(id)
 	out := wireStatus(st)
-	// Only the status of a single process has its report: with all reports, a status of all
-	// processes would become too large.
+	// The report of a process, which lists its goroutines and what its drain waits for, is only in
+	// the status of a single process. With the reports of all processes, a status would become too
+	// large.
 	out.Report = st.Report
 	return out, err
 }

@@ -82,7 +82,7 @@ type Recovered = guardian.Recovered
 // is intact, Recover adds processes that it lacks. With dryRun set, Recover only reports what it
 // would do.
 //
-// What only the damaged file had is lost: how far a stop has come, orders to have fewer processes,
+// What only the damaged file had is lost: how far a stop has come, orders to scale a group down,
 // the ports of processes over TCP, listeners on port 0, and finished jobs, which run again. What a
 // process was started with is not known either, so the next launcher rolls the groups; jobs run to
 // their end.

@@ -108,8 +108,9 @@ func (r *registry) finished() (finished bool, err error) {
 	return true, err
 }
 
-// waitsInVainFor returns the name of a group that g waits for and that cannot meet the condition of
-// g without an order, and that condition. It returns empty strings if there is no such group.
+// waitsInVainFor returns the name of a group that g depends on and that can no longer meet the
+// condition of g unless an operator gives an order, and that condition. It returns empty strings if
+// there is no such group.
 func (r *registry) waitsInVainFor(g *group) (name string, condition spec.Condition) {
 	if !ask(g, (*controller.Controller).AwaitsDependencies) {
 		return "", ""

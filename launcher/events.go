@@ -20,7 +20,9 @@ const (
 
 	GroupHealthy   Kind = events.GroupHealthy   // a group has enough ready processes
 	GroupUnhealthy Kind = events.GroupUnhealthy // a group has too few ready processes
-	GroupFinished  Kind = events.GroupFinished  // a group has no processes, and starts none without an order
+	// GroupFinished reports that a group has no processes, and starts none until an operator gives
+	// an order.
+	GroupFinished Kind = events.GroupFinished
 
 	RollBegun Kind = events.RollBegun // a roll has begun to replace the processes of a group
 	// RollStep reports progress of a roll: the roll waits for canaries, retries, is resumed or

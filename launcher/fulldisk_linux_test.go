@@ -218,7 +218,7 @@ func TestLauncherDeath_KeptProcessStartsEvenIfOutputPipesCannotBeMade(t *testing
 			kill(t, h.running("web")[0].PID)
 			health := h.startsDespite("web-2", "started although the pipes for its output cannot be made: this process ends with the launcher, and the next launcher cannot adopt it: mkfifo ")
 			testkit.Equal(t, "processes that end with the launcher", health.Unrecorded, []string{"web-2"})
-			testkit.Equal(t, "message", health.Message, "the next launcher cannot adopt web-2, because the pipes for the output could not be made; launcher restart web replaces what has none")
+			testkit.Equal(t, "message", health.Message, "the next launcher cannot adopt web-2, because the pipes for the output could not be made; launcher restart web replaces the processes without pipes")
 			env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", h.running("web")[0].PID))
 			if err != nil || bytes.Contains(env, []byte("SWANSONG_ON_LAUNCHER_DEATH=keep")) {
 				t.Errorf("launcher recover would take the process for a kept one: %q, %v", env, err)

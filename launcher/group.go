@@ -253,7 +253,8 @@ func (g controlled) launch(p *process.Process) bool {
 }
 
 func (g controlled) Stop(p controller.Process, reason string) {
-	// No upgrade begins before the process has recorded the order.
+	// Between Enter and Leave, no upgrade of the launcher begins. So the process records the order
+	// to stop before an upgrade can hand the process over.
 	g.manager.host.Gate.Enter()
 	go func() {
 		defer g.manager.host.Gate.Leave()

@@ -101,7 +101,8 @@ func (m *Manager) serve(guard *ctxshutdown.Guard) {
 	serving.Wait()
 	m.release(false)
 	guard.Release()
-	m.scope.Shutdown() // the scope may still be running, if only its groups were stopped
+	// If only the groups were stopped, the scope of the Manager still runs, so stop it, too.
+	m.scope.Shutdown()
 }
 
 // release releases what Start has acquired. If goesBack is set, the program that has handed over

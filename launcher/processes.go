@@ -85,9 +85,9 @@ type DryRun struct {
 	Bound   time.Duration // the longest time that the shutdown can take
 }
 
-// DryRun asks processes what they would have to drain, and stops nothing. It asks the process id,
-// or all processes of a group, or, if both names are empty, all processes. The error matches
-// [ErrNotFound].
+// DryRun asks processes what they would have to drain, and stops nothing. It asks the process with
+// this id. If id is empty, it asks all processes of the group, and if group is empty, too, all
+// processes. The error matches [ErrNotFound].
 func (m *Manager) DryRun(ctx context.Context, id, group string) ([]DryRun, error) {
 	var targets []*process.Process
 	if id != "" {

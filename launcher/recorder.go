@@ -85,8 +85,8 @@ func (r *recorder) start(before statefile.State, upgraded bool) error {
 	return nil
 }
 
-// startGuardian starts the guardian (see Config.Guardian), if one is configured, in the containment
-// own (a cgroup, or a mark in its environment).
+// startGuardian starts the guardian (see Config.Guardian), if one is configured. The containment
+// own, a mark in its environment, identifies the guardian.
 func (r *recorder) startGuardian(own proc.Containment) (err error) {
 	m := r.manager
 	if len(m.cfg.Guardian) == 0 {
@@ -156,7 +156,7 @@ func (r *recorder) forgetGuardians() {
 }
 
 // close ends the writing of the state file, and removes the file if it has nothing that the next
-// launcher needs. It calls unlock when no write is under way any more.
+// launcher needs. It calls the function unlock when no write is under way any more.
 func (r *recorder) close(unlock func()) {
 	w := r.manager.host.StateFile
 	if w == nil {

@@ -76,8 +76,8 @@ func (r *registry) setListeners(group string, set listeners.Set) {
 	r.listeners[group] = set
 }
 
-// openListeners opens the listeners of groups, or takes over those of an earlier launcher. stays
-// reports whether a group is in the configuration.
+// openListeners opens the listeners of groups, or takes over those of an earlier launcher. The
+// function stays reports whether a group is in the configuration.
 func (r *registry) openListeners(groups []spec.Group, earlier statefile.State, stays func(group string) bool) error {
 	for _, g := range groups {
 		if taken := r.checkNewListeners(g, nil, stays); taken != nil {
@@ -119,8 +119,8 @@ func (m *Manager) Addrs(group string) []net.Addr {
 }
 
 // checkNewListeners returns an error if a group that is added conflicts with the listeners of
-// another group, or with claimed, the listeners of the other added groups. stays reports whether a
-// group is in the new configuration.
+// another group, or with the parameter claimed, the listeners of the other added groups. The
+// function stays reports whether a group is in the new configuration.
 func (r *registry) checkNewListeners(added spec.Group, claimed map[string]listeners.Set, stays func(group string) bool) *ConfigError {
 	all := r.allListeners()
 	maps.Copy(all, claimed)

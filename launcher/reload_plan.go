@@ -228,7 +228,8 @@ func (p *reloadPlan) change(reason string) (tell func(), waits []func(context.Co
 // roll begins the rolls, and returns functions that wait for them.
 func (p *reloadPlan) roll(reason string) (waits []func(context.Context) error) {
 	for _, c := range p.rolled {
-		// startRoll fails only if the launcher is about to stop.
+		// An error of startRoll means that the launcher is about to stop. The function that waits
+		// returns the error.
 		result, err := c.group.startRoll(c.cfg, p.next.Source, reason)
 		waits = append(waits, func(ctx context.Context) error {
 			if err != nil {

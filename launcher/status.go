@@ -66,7 +66,7 @@ const (
 //	Report    string        // if the process was forced: its last report, which says what it waited for, and where its goroutines were
 //	Exit      string        // exit status, such as "exit status 1"
 //	Survivors []string      // descendants of the process that could not be killed, as far as they can be found
-//	Contained string        // how the launcher finds the descendants: "cgroup", "walk" (through /proc), "group" or "leader"
+//	Contained string        // how the launcher finds the descendants: "cgroup", "walk" (through /proc), "group" (its process group) or "leader" (not at all)
 //	Bound     time.Duration // the longest time that stopping the process can take
 //
 // Its method Took returns how long stopping the process has taken so far, 0 if it was not ordered

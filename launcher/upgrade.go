@@ -116,7 +116,8 @@ func (u *upgrader) upgrade(ctx context.Context, program, reason, id string, dry 
 // upgraded is what a launcher that has taken over reports of its upgrade. It does not keep the
 // Handoff, which contains secrets.
 type upgraded struct {
-	id, failed string // see upgrade.Handoff and upgrade.Taken
+	// id identifies the upgrade; failed says why it has failed, and is empty if it has not.
+	id, failed string
 	processes  int
 }
 

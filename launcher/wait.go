@@ -39,9 +39,10 @@ func (m *Manager) Ready(ctx context.Context) error {
 	}
 }
 
-// Finished waits until all groups are finished: they have no processes, and start none without an
-// order. That is so when the restart policy replaces none of the processes that have ended, when a
-// group was given up, and when it waits for a group that is finished and not healthy.
+// Finished waits until all groups are finished: they have no processes, and start none until an
+// operator gives an order. That is so when the restart policy replaces none of the processes that
+// have ended, when a group was given up, and when it waits for a group that is finished and not
+// healthy.
 //
 // Finished returns nil if no process has failed for good. Otherwise the error says for each group
 // what has failed. It also returns an error when ctx ends, and when the manager is stopped before.
