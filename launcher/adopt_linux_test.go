@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -235,20 +234,6 @@ func awaitOpen(t *testing.T, pid int, path string) {
 	}
 }
 
-// awaitFile waits until a file exists, or does not exist.
-func awaitFile(t *testing.T, path string, there bool) {
-	t.Helper()
-	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
-		_, err := os.Stat(path)
-		if there && err == nil || !there && errors.Is(err, fs.ErrNotExist) {
-			return
-		}
-		if time.Now().After(late) {
-			t.Fatalf("%s: %v", path, err)
-		}
-	}
-}
-
 // The state file has everything about an adopted process at once, even if the launcher is killed
 // before the process has answered.
 func TestLauncherDeath_StateFileDescribesAdoptedProcessCompletely(t *testing.T) {
@@ -457,14 +442,7 @@ func TestStateFile_HangingDiskDoesNotDelayStopOfKeptGroup(t *testing.T) {
 	}
 	defer disk.Close()
 	// Wait until the temporary file is gone, which the launcher was writing.
-	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(next); errors.Is(err, fs.ErrNotExist) {
-			return
-		}
-		if time.Now().After(late) {
-			t.Fatal("the state file is not written")
-		}
-	}
+	awaitFile(t, next, false)
 }
 
 // A kept group gets another name in the configuration. The group with the new name takes over its

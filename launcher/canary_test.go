@@ -188,14 +188,7 @@ func TestCanaryCheck_IsCancelledWhenItsRollIsSuperseded(t *testing.T) {
 	}
 	begin(h, next)
 	h.until("the canary is waited for", step("canary", "pass their check"))
-	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(begun); err == nil {
-			break
-		}
-		if time.Now().After(late) {
-			t.Fatal("no check is made")
-		}
-	}
+	awaitFile(t, begun, true)
 	h.close() // the stop does not wait for the command
 }
 

@@ -5,7 +5,9 @@ package launcher_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -356,6 +358,20 @@ func (h *harness) answers(id string) {
 		}
 	}
 	h.t.Fatalf("%s does not answer\n%s", id, h.story())
+}
+
+// awaitFile waits until a file exists, or does not exist.
+func awaitFile(t *testing.T, path string, there bool) {
+	t.Helper()
+	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
+		_, err := os.Stat(path)
+		if there && err == nil || !there && errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		if time.Now().After(late) {
+			t.Fatalf("%s: %v", path, err)
+		}
+	}
 }
 
 // desires waits until a group desires n processes. The event of an exit comes before the group has

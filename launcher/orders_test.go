@@ -214,19 +214,19 @@ func TestSignal_ReachesAllProcessesOfGroupOrOneProcess(t *testing.T) {
 	g := jobThat("web", "trap 'touch "+dir+"/$SWANSONG_PROCESS_ID.hup' HUP; touch "+dir+"/$SWANSONG_PROCESS_ID; while :; do sleep 0.01; done")
 	g.Desired = 2
 	h := launch(t, g).ready() // a process can create its file before the launcher knows that it runs
-	awaitExists(t, filepath.Join(dir, "web-1"))
-	awaitExists(t, filepath.Join(dir, "web-2"))
+	awaitFile(t, filepath.Join(dir, "web-1"), true)
+	awaitFile(t, filepath.Join(dir, "web-2"), true)
 	ids, err := h.Signal("web-2", syscall.SIGHUP, "test")
 	testkit.Equal(t, "processes", ids, []string{"web-2"})
 	testkit.Equal(t, "error", err, nil)
-	awaitExists(t, filepath.Join(dir, "web-2.hup"))
+	awaitFile(t, filepath.Join(dir, "web-2.hup"), true)
 	if _, err := os.Stat(filepath.Join(dir, "web-1.hup")); err == nil {
 		t.Error("the signal has reached another process")
 	}
 	ids, err = h.Signal("web", syscall.SIGHUP, "test")
 	testkit.Equal(t, "processes", ids, []string{"web-1", "web-2"})
 	testkit.Equal(t, "error", err, nil)
-	awaitExists(t, filepath.Join(dir, "web-1.hup"))
+	awaitFile(t, filepath.Join(dir, "web-1.hup"), true)
 	if _, err = h.Signal("mail", syscall.SIGHUP, "test"); !errors.Is(err, launcher.ErrNotFound) {
 		t.Errorf("an unknown name: %v", err)
 	}
@@ -235,18 +235,5 @@ func TestSignal_ReachesAllProcessesOfGroupOrOneProcess(t *testing.T) {
 	}
 	if _, err = h.Signal("web", syscall.SIGHUP, "test"); err == nil || errors.Is(err, launcher.ErrNotFound) {
 		t.Errorf("a group without processes: %v", err)
-	}
-}
-
-// awaitExists waits until a file exists.
-func awaitExists(t *testing.T, name string) {
-	t.Helper()
-	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(name); err == nil {
-			return
-		}
-		if time.Now().After(late) {
-			t.Fatalf("there is no %s", name)
-		}
 	}
 }

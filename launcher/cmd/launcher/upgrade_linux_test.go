@@ -487,8 +487,14 @@ func TestUpgrade_StillReportsProcessMissingFromStateFile(t *testing.T) {
 `)
 	d := s.runs()
 	next := filepath.Join(s.dir, "s", "state.json.next") // a directory at the path of the temporary file makes each write fail
-	for err := os.Mkdir(next, 0o700); err != nil; err = os.Mkdir(next, 0o700) {
-		time.Sleep(time.Millisecond)
+	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
+		err := os.Mkdir(next, 0o700) // fails while the launcher writes the file
+		if err == nil {
+			break
+		}
+		if time.Now().After(late) {
+			t.Fatal(err)
+		}
 	}
 	d.must("stop", "web-1", "--wait")
 	const lacks = "the next launcher cannot adopt web-2"
