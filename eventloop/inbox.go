@@ -299,9 +299,10 @@ func (b *inbox) stop() (from State, changed bool) {
 	}
 }
 
-// take returns the next chunk of callbacks. The chunk belongs to the caller until it is passed to
-// take as old. take blocks while there is nothing to do. It returns a nil chunk if the loop must
-// check its timers and its state; drained is then true if no callback will follow.
+// take returns the next chunk of callbacks. The chunk belongs to the caller until the caller passes
+// it to the next call of take, as the parameter old. take blocks while there is nothing to do. It
+// returns a nil chunk if the loop must check its timers and its state; drained is then true if no
+// callback will follow.
 func (b *inbox) take(old *chunk) (c *chunk, drained bool) {
 	if old != nil {
 		old.n = 0

@@ -183,7 +183,9 @@ func (p *Pool) guardTraced(j job) bool {
 	}
 	guard, ok := p.scope.TryGuard()
 	if ok {
-		p.trace.Name(guard, j.more.site) // the line of Submit, even if fillRoom runs on another goroutine
+		// Name the guard by the line that called Submit. fillRoom calls guardTraced on another goroutine,
+		// whose stack does not have that line.
+		p.trace.Name(guard, j.more.site)
 		j.more.guard = guard
 	}
 	return ok

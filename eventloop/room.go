@@ -104,8 +104,8 @@ func (l *waitList[T]) remove(w *waiter[T]) bool {
 	return i >= 0
 }
 
-// await returns nil when w has been queued, stopErr when stopped is closed, and the cause of ctx when
-// ctx ends.
+// await waits until w has been queued, and then returns nil. It returns stopErr if the channel
+// stopped is closed first, and the cause of ctx if ctx ends first.
 func (w *waiter[T]) await(ctx context.Context, stopped <-chan struct{}, stopErr error) error {
 	select {
 	case <-w.queued:

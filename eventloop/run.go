@@ -208,7 +208,7 @@ func (l *loop) resume() {
 	if l.pinned {
 		l.run()
 	} else {
-		go l.run() // the new goroutine inherits the pprof label
+		go l.run() // the new goroutine inherits the pprof label, so it need not be set
 	}
 }
 
