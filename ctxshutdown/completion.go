@@ -86,9 +86,10 @@ func (c *Completion) Wait(ctx context.Context) error {
 	survived := false
 	for stopped, waiting := c.scope.Done(), true; waiting; {
 		if stopped != nil && c.scope.Err() != nil {
-			stopped = nil // so that the select below does not return again because of the stop
+			stopped = nil // a nil channel, because a closed one would end every further select at once
 			if top := c.commonScope(ctx); top != nil {
-				top.State() // if top was stopped, State returns only after the stop has ended ctx
+				// If the scope top has been told to stop, State returns only when the stop has ended ctx.
+				top.State()
 			}
 			survived = ctx.Err() == nil
 		}
@@ -120,7 +121,7 @@ func (c *Completion) Wait(ctx context.Context) error {
 // isComplete reports whether the completion has resolved. It takes into account that a context above
 // the scope may have ended without a call of this package.
 func (c *Completion) isComplete() bool {
-	c.scope.State() // notices that the context of the scope has ended, which can complete the scope
+	c.scope.State() // if the context of the scope has ended, State can complete the scope
 	select {
 	case <-c.done:
 		return true
@@ -145,7 +146,8 @@ func (c *Completion) endedByStop(ctx context.Context, ended <-chan struct{}, cau
 	if top == nil {
 		return false
 	}
-	top.State() // if top was stopped, State returns only after the stop has ended c.scope
+	// If the scope top has been told to stop, State returns only when the stop has ended c.scope.
+	top.State()
 	return isSameCause(cause, context.Cause(top)) && isSameCause(cause, context.Cause(c.scope))
 }
 

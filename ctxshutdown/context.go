@@ -40,7 +40,7 @@ type Swansong struct {
 	node          packed.Node
 	parent        context.Context
 	std           atomic.Pointer[stdContext]
-	stopAfterFunc atomic.Pointer[func() bool] // from context.AfterFunc(std, syncTree); see watchContext
+	stopAfterFunc atomic.Pointer[func() bool] // unregisters syncTree, which watchContext has passed to context.AfterFunc
 	work          atomic.Pointer[work]
 	// forced is the cause of a Force of this scope or an ancestor. It is set before a context is
 	// cancelled.
@@ -156,7 +156,7 @@ func (s *Swansong) Err() error {
 	}
 	parent := s.parentContext()
 	if up := s.parentScope(); up != nil {
-		up.derive() // then Err of the parent scope need not ask every scope above it
+		up.derive() // gives up a standard context, so that Err of up need not ask every scope above up
 	}
 	if parent.Err() == nil {
 		return nil

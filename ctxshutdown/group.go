@@ -144,7 +144,8 @@ func leave(sem chan struct{}) {
 	}
 }
 
-// exit removes a function that has returned from running, and wakes Wait after the last one.
+// exit subtracts one from the number of running functions, because a function has returned. After
+// the last one, it wakes Wait.
 func (g *Group) exit() {
 	if g.running.Add(-1) == 0 {
 		// While mu is locked, each Wait that has seen a running function waits on idle, so

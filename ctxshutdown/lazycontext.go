@@ -98,7 +98,9 @@ func (s *Swansong) stop(cause error) {
 		s.trace.stopped.Store(true)
 	}
 	if unregister := s.stopAfterFunc.Swap(nil); unregister != nil {
-		(*unregister)() // otherwise the end of the context would start a goroutine that repeats this stop
+		// Unregister syncTree: otherwise the end of the context would start a goroutine that stops the
+		// scope once more.
+		(*unregister)()
 	}
 	s.cancelContext(cause)
 	s.node.Stop()

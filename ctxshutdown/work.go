@@ -141,7 +141,7 @@ func Work(ctx context.Context) context.Context {
 	if !ok {
 		return ctx
 	}
-	s.Work() // so that s.work is not nil
+	s.Work() // the first call of Work sets s.work
 	return workContext{values: ctx, work: s.work.Load()}
 }
 
