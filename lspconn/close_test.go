@@ -96,7 +96,7 @@ type phases struct{ Drain, Handshake, Leave time.Duration }
 
 // Output that the server writes after its exit is in the report, and the pipes are closed once all
 // of it has been read.
-func TestClose_ReadsAllOutput(t *testing.T) {
+func TestClose_ReportHasOutputThatServerWroteAtItsExit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := serveInProcess(behaviours{})
 		c := &lateOutput{g, io.MultiReader(delayedEOF{g.exited}, strings.NewReader("and one more thing\n")), make(chan struct{})}
@@ -137,7 +137,7 @@ func (a delayedEOF) Read([]byte) (int, error) {
 
 // Close writes queued messages in order before shutdown, and discards them if Discard is set. It
 // discards notifications of NotifyLatest at the end of the queue in both cases.
-func TestClose_WritesQueueUnlessDiscard(t *testing.T) {
+func TestClose_WritesQueuedMessagesUnlessDiscardIsSet(t *testing.T) {
 	for name, discard := range map[string]bool{"without Discard": false, "with Discard": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestClose_FailsPendingCalls(t *testing.T) {
 }
 
 // A server may answer pending calls until the server exits.
-func TestClose_DeliversResponsesUntilServerExits(t *testing.T) {
+func TestClose_PendingCallsReceiveResponsesUntilServerExits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answered := make(chan string, 1)
 		release := make(chan struct{})
@@ -257,7 +257,7 @@ func TestClose_DeliversResponsesUntilServerExits(t *testing.T) {
 }
 
 // Concurrent calls of Close return the same report.
-func TestClose_ConcurrentCallsShareReport(t *testing.T) {
+func TestClose_ConcurrentCallsReturnSameReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, _ := startInProcess(t, t.Context(), lspconn.Server{}, behaviours{Shutdown: "never"})
 		conn.Ready(t.Context())
@@ -306,7 +306,7 @@ func TestClose_KillsServerWhenContextEnds(t *testing.T) {
 
 // A program that is stopping defers Close with its own context, which has ended. When Close
 // returns, even a real server that ignores all requests to exit has ended.
-func TestClose_WithEndedContextLeavesNoProcess(t *testing.T) {
+func TestClose_IfContextHasEndedLeavesNoProcess(t *testing.T) {
 	program, stop := context.WithCancel(t.Context())
 	server := fake(role{Behaviour: behaviours{Shutdown: "never", Exit: "ignore", EOF: "ignore", IgnoreTerm: true}})
 	server.Env = append(server.Env, "LSPCONN_TEST_PROCESS="+crand.Text())
@@ -326,7 +326,7 @@ func TestClose_WithEndedContextLeavesNoProcess(t *testing.T) {
 }
 
 // If the server cannot be killed, Close returns a second after its context has ended.
-func TestClose_ReturnsSecondAfterContextIfServerCannotBeKilled(t *testing.T) {
+func TestClose_ReturnsOneSecondAfterContextEndsIfServerCannotBeKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		undead := &unkillable{serveInProcess(behaviours{}), make(chan struct{})}
 		conn, err := lspconn.StartWith(t.Context(), lspconn.Server{Name: "undead", Command: []string{"x"}}, undead)
@@ -395,7 +395,7 @@ func (s *slowToExit) End(at deadlines) (exit, error) {
 
 // A process that cannot be killed is reported as unconfirmed at the deadline. The connection
 // becomes Closed later, when the process has been reaped.
-func TestClose_ReportsUnconfirmedAtDeadline(t *testing.T) {
+func TestClose_AtDeadlineReportsServerThatCannotBeKilledAsUnconfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := serveInProcess(behaviours{})
 		unkillable := &unkillable{g, make(chan struct{})}
@@ -493,10 +493,10 @@ func TestClose_EndsMisbehavingRealProcesses(t *testing.T) {
 	}
 }
 
-// TestConn_ResultsOfSendersMatchMessagesOfRealServer runs random histories as
-// TestConn_ResultsOfSendersMatchMessagesOfServer does, but with real processes and in real time, so
+// TestConn_SendersLearnCorrectlyWhatRealServerReceived runs random histories as
+// TestConn_SendersLearnCorrectlyWhatServerReceived does, but with real processes and in real time, so
 // the histories are fewer and shorter.
-func TestConn_ResultsOfSendersMatchMessagesOfRealServer(t *testing.T) {
+func TestConn_SendersLearnCorrectlyWhatRealServerReceived(t *testing.T) {
 	n := 200
 	if testing.Short() {
 		n = 20
@@ -754,7 +754,7 @@ func (p deafPipe) Write(b []byte) (int, error) {
 
 // If the connection notices a crash because a write fails, its error reports the crash, and does
 // not say that the connection was closed.
-func TestConn_ReportsCrashNoticedByWrite(t *testing.T) {
+func TestConn_ReportsCrashThatFailedWriteReveals(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		send func(*lspconn.Conn) error
@@ -833,7 +833,7 @@ func (p slowExitPipe) Write(b []byte) (int, error) {
 
 // A response to a request of the server is not written if it becomes ready while exit is being
 // written.
-func TestClose_WritesNothingAfterExit(t *testing.T) {
+func TestClose_WritesNoResponseAfterExitNotification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		link := &slowExit{inProcess: serveInProcess(behaviours{})}
@@ -920,7 +920,7 @@ func TestLogger_MayCallState(t *testing.T) {
 }
 
 // The report that the Logger receives contains the panic of a callback.
-func TestLogger_ReceivesReportThatNamesPanic(t *testing.T) {
+func TestLogger_ReportThatItReceivesNamesPanicOfCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got string
 		log := slog.New(handler(func(r slog.Record) {

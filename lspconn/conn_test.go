@@ -251,7 +251,7 @@ func callBriefly(t *testing.T, conn *lspconn.Conn, method string, params json.Ra
 }
 
 // Calls that were withdrawn before they were written are freed, however many there are.
-func TestCall_FreesMemoryOfWithdrawnCalls(t *testing.T) {
+func TestCall_WithdrawnBeforeItIsWrittenUsesNoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := startStuck(t, 4)
 		big := json.RawMessage(`"` + strings.Repeat("x", 20<<10) + `"`)
@@ -266,7 +266,7 @@ func TestCall_FreesMemoryOfWithdrawnCalls(t *testing.T) {
 
 // Each keystroke changes the document and requests a completion, and the next keystroke withdraws
 // that request. The queued notifications still take no more memory than a single one.
-func TestNotifyLatest_ReplacesNotificationQueuedBeforeWithdrawnCall(t *testing.T) {
+func TestNotifyLatest_UsesBoundedMemoryIfCallsBetweenAreWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := startStuck(t, 4)
 		big := json.RawMessage(`"` + strings.Repeat("x", 20<<10) + `"`)
@@ -299,7 +299,7 @@ func isDone(d *lspconn.Delivery) bool {
 // NotifyLatest has queued notifications before and after a message of Call or Notify, and that
 // message is withdrawn. Of the notifications with the same key, only the newest remains. None moves
 // past another message of Call or Notify.
-func TestNotifyLatest_MergesNotificationsAroundWithdrawnCall(t *testing.T) {
+func TestNotifyLatest_NewestOfKeyRemainsIfCallBetweenIsWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, g := startSlow(t, lspconn.Server{})
 		var ds []*lspconn.Delivery
@@ -338,7 +338,7 @@ func TestNotifyLatest_MergesNotificationsAroundWithdrawnCall(t *testing.T) {
 
 // While the connection closes, queued notifications of NotifyLatest are kept as long as a message of
 // Call or Notify follows them. They are discarded as soon as that message is withdrawn.
-func TestNotifyLatest_FailsWhileClosingOnceNextMessageIsWithdrawn(t *testing.T) {
+func TestNotifyLatest_DuringCloseFailsIfCallQueuedAfterItIsWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, g := startSlow(t, lspconn.Server{})
 		conn.Ready(t.Context())
@@ -443,7 +443,7 @@ func TestAsync_BlockedHandlerDelaysNeitherMessagesNorClose(t *testing.T) {
 	})
 }
 
-func TestLogger_ReceivesStatesAndReport(t *testing.T) {
+func TestLogger_ReceivesStateChangesAndReportOfConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {

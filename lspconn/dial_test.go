@@ -87,7 +87,7 @@ func TestDial_ErrorFailsConnection(t *testing.T) {
 
 // The context of Dial ends when the connection closes, and when the server exits.
 // docs/internals/lspconn.md#sockets
-func TestDial_ContextEndsWithServerOrConnection(t *testing.T) {
+func TestDial_ContextEndsWhenServerExitsOrConnectionCloses(t *testing.T) {
 	for _, name := range []string{"close", "exit"} {
 		t.Run(name, func(t *testing.T) {
 			dialling := make(chan struct{})
@@ -129,7 +129,7 @@ func (p proxied) Read(b []byte) (int, error) {
 
 // When the process has ended, reading its stream ends, too, even if a proxy keeps the stream open.
 // So closing does not take the whole deadline. docs/internals/lspconn.md#sockets
-func TestDial_StreamEndsWithProcess(t *testing.T) {
+func TestDial_StreamEndsWhenProcessEndsEvenIfProxyKeepsItOpen(t *testing.T) {
 	path := socketPath(t)
 	server := fake(role{Listen: path})
 	ended := make(chan error, 2)
@@ -187,7 +187,7 @@ func (l *lateReader) Read(b []byte) (int, error) {
 
 // The last message of a server that has exited is delivered, even if it is read only after the
 // deadline that is set at the exit. docs/internals/lspconn.md#sockets
-func TestDial_ReadsDataThatArrivedBeforeDeadline(t *testing.T) {
+func TestDial_DeliversLastMessageOfServerThatHasExited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		defer theirs.Close()
@@ -210,7 +210,7 @@ func TestDial_ReadsDataThatArrivedBeforeDeadline(t *testing.T) {
 
 // Closing a connection does not wait for a function Dial that ignores its context.
 // docs/internals/lspconn.md#sockets
-func TestDial_IgnoringContextDoesNotDelayClose(t *testing.T) {
+func TestDial_FunctionThatIgnoresContextDoesNotDelayClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		never := make(chan struct{})
 		conn, _ := startInProcess(t, t.Context(), lspconn.Server{Dial: func(context.Context) (io.ReadWriteCloser, error) {

@@ -132,7 +132,7 @@ func TestForce_KillsServerWhileCloseWaitsForIt(t *testing.T) {
 }
 
 // The report of a server that could not be killed contains the cause of Force, too.
-func TestForce_ReportsCauseIfServerIsUnconfirmed(t *testing.T) {
+func TestForce_ReportHasItsCauseEvenIfServerCannotBeKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		undead := &unkillable{serveInProcess(behaviours{}), make(chan struct{})}
 		conn, err := lspconn.StartWith(t.Context(), lspconn.Server{Name: "undead", Command: []string{"x"}}, undead)

@@ -18,11 +18,11 @@ import (
 	"github.com/swansong-go/swansong/lspconn/internal/fakelsp"
 )
 
-// In TestConn_ResultsOfSendersMatchMessagesOfServer several goroutines send messages at random over
+// In TestConn_SendersLearnCorrectlyWhatServerReceived several goroutines send messages at random over
 // one connection, which is closed at a random time. Then the test compares the results that the
 // senders received with the messages that the server received. LSPCONN_SEED=n runs the history of
 // one seed.
-func TestConn_ResultsOfSendersMatchMessagesOfServer(t *testing.T) {
+func TestConn_SendersLearnCorrectlyWhatServerReceived(t *testing.T) {
 	if text := os.Getenv("LSPCONN_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
 		if err != nil {
@@ -39,7 +39,7 @@ func TestConn_ResultsOfSendersMatchMessagesOfServer(t *testing.T) {
 			ends[end]++
 		}
 		if t.Failed() {
-			t.Fatalf("seed %d fails: LSPCONN_SEED=%[1]d go test -run TestConn_ResultsOfSendersMatchMessagesOfServer ./lspconn", base+i)
+			t.Fatalf("seed %d fails: LSPCONN_SEED=%[1]d go test -run TestConn_SendersLearnCorrectlyWhatServerReceived ./lspconn", base+i)
 		}
 	}
 	// If an outcome never occurs, the histories do not cover enough.

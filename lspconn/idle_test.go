@@ -73,7 +73,7 @@ func TestIdleTimeout_BeginsAnewAfterHandler(t *testing.T) {
 
 // A server that takes longer than IdleTimeout to answer shutdown has its full share of the
 // deadline.
-func TestIdleTimeout_IsOffWhileClosing(t *testing.T) {
+func TestIdleTimeout_DoesNotLimitAnswerToShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, _ := startInProcess(t, context.Background(), lspconn.Server{IdleTimeout: time.Second},
 			behaviours{Shutdown: "never"})

@@ -190,7 +190,7 @@ func TestManager_CloseKeyAllowsRestartAfterGivingUp(t *testing.T) {
 }
 
 // If CloseKey cannot end a process by the deadline, Close still reports this process.
-func TestManager_CloseKeyKeepsUnconfirmedConnection(t *testing.T) {
+func TestManager_CloseReportsServerThatCloseKeyCouldNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := &unkillable{serveInProcess(behaviours{}), make(chan struct{})}
 		m, _ := inProcessManager(t)
@@ -209,7 +209,7 @@ func TestManager_CloseKeyKeepsUnconfirmedConnection(t *testing.T) {
 
 // Eight goroutines call CloseKey and Conn for the same key. No server is forgotten: Manager.Close
 // ends each one that has been started and not ended by CloseKey.
-func TestManager_CloseEndsServersAfterConcurrentCloseKeyAndConn(t *testing.T) {
+func TestManager_CloseEndsAllServersThatConcurrentConnStarted(t *testing.T) {
 	m, started := inProcessManager(t)
 	var all sync.WaitGroup
 	for i := range 8 {

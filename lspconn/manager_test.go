@@ -313,7 +313,7 @@ func TestNewManager_RejectsBadInput(t *testing.T) {
 }
 
 // Close returns by its deadline even if servers are still being started, and its error names them.
-func TestManager_CloseReportsServersBeingStarted(t *testing.T) {
+func TestManager_CloseErrorNamesServersStillBeingStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		m, err := lspconn.NewManager(t.Context(), func(string) (lspconn.Server, error) {
@@ -445,7 +445,7 @@ func stopOfTheProgram(t *testing.T, keys []string) {
 
 // Restart.Reset is compared with the time for which a server was running, without the time from its
 // failure to the next call of Conn.
-func TestManager_ResetCountsUptimeOnly(t *testing.T) {
+func TestManager_RestartResetDoesNotCountTimeAfterFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		started := 0
 		up := time.Millisecond
@@ -483,7 +483,7 @@ func TestManager_ResetCountsUptimeOnly(t *testing.T) {
 
 // A server that ran for longer than Reset may be restarted Max times again, even if Conn is called
 // at once.
-func TestManager_LongUptimeResetsRestarts(t *testing.T) {
+func TestManager_ServerThatRanLongGetsAllRestartsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, err := lspconn.NewManager(t.Context(), func(string) (lspconn.Server, error) {
 			return lspconn.Server{Name: "here", Command: []string{"here"}}, nil
@@ -506,7 +506,7 @@ func TestManager_LongUptimeResetsRestarts(t *testing.T) {
 
 // If a server was unconfirmed at the deadline and has ended since, the next call of Conn starts a
 // new server.
-func TestManager_ReplacesUnconfirmedServerOnceItHasEnded(t *testing.T) {
+func TestManager_ReplacesServerThatEndedOnlyAfterCloseDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := &unkillable{serveInProcess(behaviours{}), make(chan struct{})}
 		m, err := lspconn.NewManager(t.Context(), func(string) (lspconn.Server, error) {

@@ -74,7 +74,7 @@ func TestOnRequest_HandlesRequestsInOrder(t *testing.T) {
 
 // The messages that a handler has queued, including those of NotifyLatest, are written before its
 // response. docs/internals/lspconn.md#order
-func TestOnRequest_MessagesOfHandlerPrecedeResponse(t *testing.T) {
+func TestOnRequest_MessagesThatHandlerSendsPrecedeItsResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var conn *lspconn.Conn
 		server := lspconn.Server{OnRequest: func(context.Context, string, json.RawMessage) (any, error) {
@@ -138,7 +138,7 @@ func TestAsync_MessagesAreDeliveredWhileHandlerRuns(t *testing.T) {
 
 // A handler may make a call. The response is delivered although the handler has not returned.
 // docs/internals/lspconn.md#order
-func TestCall_FromHandlerReturns(t *testing.T) {
+func TestCall_MadeInHandlerReturnsWhileHandlerRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var conn *lspconn.Conn
 		server := lspconn.Server{
@@ -169,7 +169,7 @@ func (s talkative) Stdout() io.Reader {
 }
 
 // A handler may wait until the server is ready. docs/internals/lspconn.md#order
-func TestReady_FromHandlerReturns(t *testing.T) {
+func TestReady_CalledInHandlerReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		started, done := make(chan struct{}), make(chan error)
 		var conn *lspconn.Conn
@@ -189,7 +189,7 @@ func TestReady_FromHandlerReturns(t *testing.T) {
 }
 
 // A handler may close its connection and wait until it is closed.
-func TestClose_FromHandlerReturns(t *testing.T) {
+func TestClose_CalledInHandlerReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var conn *lspconn.Conn
 		done := make(chan lspconn.Report, 1)
@@ -274,7 +274,7 @@ func TestOnRequest_NotCalledIfCancelledJustBefore(t *testing.T) {
 // A handler that does not return delays closing by a fifth of the deadline at most: its request is
 // then answered with an error, and the messages behind it are delivered, without a call of another
 // handler. docs/internals/lspconn.md#deadline
-func TestClose_BlockedHandlerCostsFifthOfDeadline(t *testing.T) {
+func TestClose_IsDelayedByBlockedHandlerForAtMostFifthOfDeadline(t *testing.T) {
 	var release chan struct{}
 	blocked := lspconn.Server{
 		OnRequest: func(context.Context, string, json.RawMessage) (any, error) { <-release; return nil, nil },
@@ -329,7 +329,7 @@ func TestForce_DoesNotWaitForHandler(t *testing.T) {
 
 // Server.Discard does not discard the responses to requests of the server, because the server may
 // wait for them. docs/internals/lspconn.md#queue
-func TestClose_DiscardStillWritesResponsesToServer(t *testing.T) {
+func TestClose_WithDiscardStillWritesResponsesToServersRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, g := startSlow(t, lspconn.Server{Discard: true, OnRequest: request(func() (any, error) {
 			time.Sleep(30 * time.Millisecond)
@@ -347,7 +347,7 @@ func TestClose_DiscardStillWritesResponsesToServer(t *testing.T) {
 }
 
 // A response that is written while shutdown is being written does not interleave with it.
-func TestClose_ConcurrentResponseDoesNotInterleaveWithShutdown(t *testing.T) {
+func TestClose_ShutdownRequestDoesNotInterleaveWithResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		conn, g := startSlow(t, lspconn.Server{OnRequest: func(ctx context.Context, _ string, _ json.RawMessage) (any, error) {

@@ -152,7 +152,7 @@ func TestPanic_InCallbackFailsConnection(t *testing.T) {
 
 // While the connection is closing, a panicking callback does not change how the server ends. The
 // report names the panic.
-func TestPanic_WhileClosingIsNamedInReport(t *testing.T) {
+func TestPanic_OfCallbackDuringCloseIsNamedInReport(t *testing.T) {
 	for _, test := range []struct {
 		name, callback, method string
 		server                 func(fault func()) lspconn.Server
@@ -217,7 +217,7 @@ func TestPanic_InOnNotifyDoesNotBlockClose(t *testing.T) {
 
 // A handler can outlive the connection and panic after the report was made. Err and the Logger then
 // report the panic.
-func TestPanic_AfterReportIsReturnedByErr(t *testing.T) {
+func TestPanic_AfterCloseReturnedIsReportedByErr(t *testing.T) {
 	called, release, logged := make(chan struct{}), make(chan struct{}), make(chan string, 1)
 	s := fake(role{})
 	s.OnRequest = func(ctx context.Context, _ string, _ json.RawMessage) (any, error) {
@@ -249,7 +249,7 @@ func TestPanic_AfterReportIsReturnedByErr(t *testing.T) {
 // The function that returns the server for a key runs on the goroutine of the caller of
 // Manager.Conn. A panic in the function reaches that caller and does not block later calls for the
 // key.
-func TestPanic_InServerFunctionReachesCallerOfConn(t *testing.T) {
+func TestPanic_InFunctionOfNewManagerReachesCallerOfConn(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			first := true
@@ -284,7 +284,7 @@ func TestPanic_InServerFunctionReachesCallerOfConn(t *testing.T) {
 
 // If the Manager has a restart policy, a server whose callback has panicked is restarted like any
 // other failed server.
-func TestPanic_ServerIsRestartedByPolicy(t *testing.T) {
+func TestPanic_OfCallbackRestartsServerByPolicy(t *testing.T) {
 	m := manager(t, func(string) (lspconn.Server, error) {
 		return asked(func() (any, error) { panic(errFault) }), nil
 	}, lspconn.WithRestart(lspconn.Restart{Max: 1, First: 1}))
@@ -308,7 +308,7 @@ func (brokenContext) Value(any) any { panic(errFault) }
 
 // The connection holds no lock while it calls methods of the context of a caller. So a panic in
 // these methods affects only that caller.
-func TestPanic_InCallersContextAffectsCallerOnly(t *testing.T) {
+func TestPanic_InMethodOfContextReachesOnlyItsCaller(t *testing.T) {
 	called, goOn := make(chan bool), make(chan bool)
 	conn := startReady(t, asked(func() (any, error) { close(called); <-goOn; return nil, nil }))
 	ctx, cancel := context.WithCancel(context.Background())

@@ -17,7 +17,7 @@ import (
 )
 
 // The reports and errors of a Manager contain the key of the connection.
-func TestManager_ReportsContainKey(t *testing.T) {
+func TestManager_ReportsAndErrorsContainKeyOfConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := lspconn.Server{Name: "gopls", Command: []string{"gopls"}, CloseTimeout: 5 * time.Second}
 		m, err := lspconn.NewManager(t.Context(), func(string) (lspconn.Server, error) { return server, nil })
@@ -79,7 +79,7 @@ func TestManager_ReportsContainKey(t *testing.T) {
 }
 
 // No error or report contains the same information twice or names an internal package.
-func TestErrors_ContainNoRepetition(t *testing.T) {
+func TestErrors_ContainNoInformationTwice(t *testing.T) {
 	_, err := lspconn.Start(t.Context(), lspconn.Server{Command: []string{"no-such-server"}})
 	testkit.Equal(t, "error of Start", err.Error(), `lspconn: cannot start "no-such-server": executable file not found in $PATH`)
 	var lookup *exec.Error

@@ -139,7 +139,7 @@ func TestProcess_ClosesWhenParentScopeStops(t *testing.T) {
 }
 
 // Force kills the server without calling OnClose.
-func TestProcess_ForceKillsServerAtOnce(t *testing.T) {
+func TestProcess_ForceKillsServerWithoutCallingOnClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := startRaw(t, t.Context(), behaviours{Shutdown: "never", EOF: "ignore"})
 		p.OnClose(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })

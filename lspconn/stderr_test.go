@@ -113,7 +113,7 @@ ModuleNotFoundError: No module named 'nope'
 
 // If the stack traces that follow an error are longer than the text in a report, the report begins
 // with the error.
-func TestEndOfStderr_ContainsErrorBeforeLongTrace(t *testing.T) {
+func TestEndOfStderr_ContainsErrorEvenIfLongStackTraceFollows(t *testing.T) {
 	for _, test := range []struct{ name, trace string }{
 		{"goroutines", strings.Repeat("goroutine 7 [sync.Mutex.Lock]:\nmain.wait(0x0)\n\t/srv/main.go:5 +0x1d\n\n", 1000)},
 		{"in colours", strings.Repeat("\x1b[1mmain.wait(0x0)\x1b[0m\n\x1b[2m\t/srv/main.go:5 +0x1d\x1b[0m\n", 1000)},

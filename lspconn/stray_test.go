@@ -15,7 +15,7 @@ import (
 
 // A message that belongs to no call does not end the connection. It is counted and logged, and
 // pending calls get their own answers. docs/internals/lspconn.md#leniency
-func TestConn_IgnoresStrayMessages(t *testing.T) {
+func TestConn_StaysOpenAfterMessageThatBelongsToNoCall(t *testing.T) {
 	for _, test := range []struct{ name, message, log string }{
 		{"an id that was never used", `{"jsonrpc":"2.0","id":99999,"result":2}`, "to a request that was never sent"},
 		{"a negative id", `{"jsonrpc":"2.0","id":-1,"result":2}`, "to a request that was never sent"},
@@ -57,7 +57,7 @@ func TestConn_IgnoresStrayMessages(t *testing.T) {
 
 // A server may write the id of a call in another way, and answer with an error that is not of the
 // form of JSON-RPC. Such a response still completes its call.
-func TestCall_AcceptsUnusualResponses(t *testing.T) {
+func TestCall_AcceptsResponseWithUnusualIDOrError(t *testing.T) {
 	for _, test := range []struct{ name, message, result, err string }{
 		{"2.0", `{"jsonrpc":"2.0","id":2.0,"result":"yes"}`, `"yes"`, ""},
 		{"2e0", `{"jsonrpc":"2.0","id":2e0,"result":"yes"}`, `"yes"`, ""},
