@@ -32,8 +32,8 @@ const (
 		"Or let clients send a token:\n\n" +
 		"    httpdrain.Debug(s, httpdrain.WithToken(token))"
 	tunnelHint = "\nOpen it on the machine itself, or through a tunnel that ends there:\n\n" +
-		"    kubectl port-forward POD 8080        and then http://localhost:8080\n" +
-		"    ssh -L 8080:localhost:8080 HOST      and then http://localhost:8080\n"
+		"    kubectl port-forward POD 9090        and then http://localhost:9090\n" +
+		"    ssh -L 9090:localhost:9090 HOST      and then http://localhost:9090\n"
 	allowHint = "\nTo permit other clients, behind a handler that authenticates them: httpdrain.Debug(s, httpdrain.AllowRemote("
 )
 
