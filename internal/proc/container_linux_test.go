@@ -189,7 +189,7 @@ func eachContainment(t *testing.T, test func(t *testing.T, contain func(proc.Spe
 
 // A walk through /proc sees every process that was started before it began, even while other
 // goroutines walk continuously.
-func TestWalk_FindsEveryProcessStartedBeforeIt(t *testing.T) {
+func TestWalkOfProc_FindsEveryProcessStartedBeforeIt(t *testing.T) {
 	var lookers sync.WaitGroup
 	for range 8 {
 		lookers.Go(func() {
@@ -211,7 +211,7 @@ func TestWalk_FindsEveryProcessStartedBeforeIt(t *testing.T) {
 
 // A process without an environment might be in the middle of an exec, so a walk through /proc waits
 // for the environment. After a while it stops waiting.
-func TestWalk_StopsWaitingForEmptyEnvironment(t *testing.T) {
+func TestWalkOfProc_StopsWaitingForProcessWithEmptyEnvironment(t *testing.T) {
 	spec := self("wait")
 	spec.NoCgroup = true
 	p := start(t, spec)
@@ -231,7 +231,7 @@ func TestWalk_StopsWaitingForEmptyEnvironment(t *testing.T) {
 
 // After a process has executed another program, a walk through /proc waits again for the
 // environment of the process.
-func TestWalk_WaitsForEnvironmentAfterExec(t *testing.T) {
+func TestWalkOfProc_WaitsForEnvironmentOfProcessThatHasCalledExec(t *testing.T) {
 	spec := self("wait")
 	spec.NoCgroup = true
 	p := start(t, spec)
@@ -302,7 +302,7 @@ func TestEnd_EscalatesToSIGKILL(t *testing.T) {
 }
 
 // If the deadline for SIGKILL is not later than that for SIGTERM, End sends only SIGKILL.
-func TestEnd_SkipsSIGTERMIfSIGKILLIsNotDueLater(t *testing.T) {
+func TestEnd_SendsOnlySIGKILLIfItIsDueNoLaterThanSIGTERM(t *testing.T) {
 	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
 		p := start(t, contain(self("wait")))
 		readLine(t, p)
@@ -315,7 +315,7 @@ func TestEnd_SkipsSIGTERMIfSIGKILLIsNotDueLater(t *testing.T) {
 
 // A slow search for members delays neither SIGKILL nor the return of End. The error of End then
 // lists the processes that are known without the search. The test holds up the search.
-func TestEnd_DoesNotWaitForSearch(t *testing.T) {
+func TestEnd_ReturnsAtDeadlineEvenIfSearchForDescendantsIsSlow(t *testing.T) {
 	p := start(t, self("ignore"))
 	readLine(t, p)
 	finishSearch := p.HoldSearch()
@@ -332,7 +332,7 @@ func TestEnd_DoesNotWaitForSearch(t *testing.T) {
 
 // Kill reaches a process that has left the process group of the leader, and has cleared its
 // environment, without a search: it is a descendant of the leader.
-func TestKill_ReachesDescendantsWithoutSearch(t *testing.T) {
+func TestKill_ReachesDescendantOutsideProcessGroupWithoutSearch(t *testing.T) {
 	until, theirs, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -357,7 +357,7 @@ func TestKill_ReachesDescendantsWithoutSearch(t *testing.T) {
 
 // If a search for a signal is queued already, a further call with the same signal queues no second
 // search, because that would delay the reap.
-func TestKill_ManyCallsShareOneSearchForProcesses(t *testing.T) {
+func TestKill_ManyCallsShareOneSearchForDescendants(t *testing.T) {
 	spec := self("wait")
 	spec.NoCgroup = true
 	p := start(t, spec)
@@ -390,7 +390,7 @@ func awaitEnd(t *testing.T, pid int) {
 
 // A process that was found once is ended with the others, even if later searches do not find it.
 // The test uses a process that no search can find.
-func TestProcess_EndsMembersThatLaterSearchesMiss(t *testing.T) {
+func TestProcess_EndsDescendantFoundOnceThatLaterSearchesMiss(t *testing.T) {
 	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
 		spec := contain(self("echo"))
 		spec.Linger = -1
@@ -410,7 +410,7 @@ func TestProcess_EndsMembersThatLaterSearchesMiss(t *testing.T) {
 // After Kill, a member that only a later search finds is also killed at once: the waiter does not
 // wait for a process that has not received SIGKILL. The test uses a process that no search can
 // find.
-func TestKill_EndsMembersThatLaterSearchesFind(t *testing.T) {
+func TestKill_AlsoKillsDescendantThatOnlyLaterSearchFinds(t *testing.T) {
 	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
 		spec, started, other := contain(self("wait")), make(chan *proc.Process, 1), start(t, self("wait"))
 		spec.OnLeaderExit = func() {
@@ -468,7 +468,7 @@ func TestEnd_ReturnsExitOfReapedProcessBeforeCgroupIsRemoved(t *testing.T) {
 
 // When a Process is done, no process that its leader left behind is still running, however the
 // leader ended.
-func TestProcess_LeavesNoSurvivor(t *testing.T) {
+func TestProcess_WhenDoneNoDescendantIsLeft(t *testing.T) {
 	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
 		for _, how := range []string{"fork", "setsid", "twice"} {
 			for _, leader := range []string{"exit", "read", "wait"} {
@@ -509,7 +509,7 @@ func TestProcess_LeavesNoSurvivor(t *testing.T) {
 }
 
 // Processes that the leader leaves behind receive SIGTERM and then have the time Linger to exit.
-func TestProcess_GivesLeftoversTimeToExitAfterSIGTERM(t *testing.T) {
+func TestProcess_DescendantsLeftAtExitHaveTimeAfterSIGTERM(t *testing.T) {
 	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
 		roleOf := func(s string) proc.Spec { spec := contain(self(s)); spec.Linger = time.Hour; return spec }
 		p := start(t, roleOf("leave-polite"))
@@ -565,7 +565,7 @@ func TestProcess_MembersListsLivingProcesses(t *testing.T) {
 
 // If a grandchild has escaped and keeps the pipe open, the reader is not blocked, and no output is
 // lost.
-func TestOutput_ReaderIsNotBlockedByEscapedProcess(t *testing.T) {
+func TestOutput_ReaderEndsEvenIfEscapedGrandchildKeepsPipeOpen(t *testing.T) {
 	until, end, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -621,7 +621,7 @@ func TestProcess_IsKilledWhenParentDies(t *testing.T) {
 // If a process is not known to have ended when End gives up, End returns ErrUnconfirmed. The test
 // gives the processes no time to end. A process can still end before End gives up, so the test
 // tries several.
-func TestEnd_ReturnsErrUnconfirmedAtGiveUp(t *testing.T) {
+func TestEnd_ReturnsErrUnconfirmedIfProcessRunsAtGiveUpDeadline(t *testing.T) {
 	for range 100 {
 		p := start(t, self("ignore"))
 		readLine(t, p)
@@ -642,7 +642,7 @@ func TestEnd_ReturnsErrUnconfirmedAtGiveUp(t *testing.T) {
 
 // If one look at /proc misses a process, the next look finds it. The test replaces the looks,
 // because it cannot control which look misses which process.
-func TestWalk_SecondLookFindsProcessThatFirstLookMissed(t *testing.T) {
+func TestWalkOfProc_FindsProcessThatFirstReadingOfProcMissed(t *testing.T) {
 	type look struct {
 		found  []int
 		unsure bool
@@ -735,7 +735,7 @@ func withVariable(variable string) (pids []int) {
 
 // If searches are slow, End sends SIGKILL earlier than Kill says, so that the searches that confirm
 // the end finish by GiveUp. The test sets the time of the slowest search.
-func TestEnd_KillsBeforeKillDeadlineIfSearchesAreSlow(t *testing.T) {
+func TestEnd_SendsSIGKILLEarlierIfSearchesForDescendantsAreSlow(t *testing.T) {
 	spec := self("ignore")
 	spec.NoCgroup = true
 	p := start(t, spec)
@@ -750,7 +750,7 @@ func TestEnd_KillsBeforeKillDeadlineIfSearchesAreSlow(t *testing.T) {
 
 // After Kill, the processes that the leader has left behind are killed at once, and get no time to
 // exit.
-func TestKill_GivesLeftoversNoTimeToExit(t *testing.T) {
+func TestKill_GivesProcessesThatFirstOneLeftNoTimeToExit(t *testing.T) {
 	spec := self("wait")
 	spec.NoCgroup, spec.Linger = true, time.Hour
 	p := start(t, spec)
@@ -774,7 +774,7 @@ func TestKill_GivesLeftoversNoTimeToExit(t *testing.T) {
 // All processes with a parent-death signal are children of one OS thread. The thread ends when the
 // last of them has ended: otherwise goleak would report the goroutine of that thread at the end of
 // the tests.
-func TestStart_OneThreadForksProcessesWithParentDeath(t *testing.T) {
+func TestStart_OneThreadForksAllProcessesWithParentDeathSignal(t *testing.T) {
 	const n = 8
 	started := make(chan *proc.Process, n)
 	for range n {

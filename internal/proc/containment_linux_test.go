@@ -131,7 +131,7 @@ func TestNewContainment_CreatesNothingBeforeMake(t *testing.T) {
 }
 
 // Empty ends all processes of a containment without knowing a pid.
-func TestEmpty_KillsAllProcessesOfContainment(t *testing.T) {
+func TestEmpty_KillsEveryProcessInContainmentWithoutKnowingPids(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		k := startOrphan(t, kind)
 		if n := len(markedPids(k.Containment)); n != 2 {
@@ -150,7 +150,7 @@ func TestEmpty_KillsAllProcessesOfContainment(t *testing.T) {
 }
 
 // Leader finds the process that was started in a containment.
-func TestLeader_FindsProcessStartedInContainment(t *testing.T) {
+func TestLeader_ReturnsProcessThatWasStartedInContainment(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		k := startOrphan(t, kind)
 		if got, ok := k.Containment.Leader(); !ok || got != k {
@@ -165,7 +165,7 @@ func TestLeader_FindsProcessStartedInContainment(t *testing.T) {
 
 // FindMarked finds a process and its descendants by a variable in their environment, and returns
 // what Adopt needs. It does not find processes that were not started in a containment.
-func TestFindMarked_ReturnsProcessAndDescendants(t *testing.T) {
+func TestFindMarked_FindsProcessAndDescendantsByEnvironment(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		variable := "FIND_ME=" + rand.Text()
 		name, value, _ := strings.Cut(variable, "=")
@@ -218,7 +218,7 @@ func TestEnd_EndsAdoptedProcessAndItsChildren(t *testing.T) {
 }
 
 // If another process has the pid of a process that has ended, Adopt does not confuse the two.
-func TestAdopt_IgnoresProcessWithReusedPid(t *testing.T) {
+func TestAdopt_DoesNotTakeAnotherProcessWithSamePidForAdoptedOne(t *testing.T) {
 	other := start(t, self("wait"))
 	readLine(t, other)
 	k := other.Adoptable(proc.Containment{Mark: "unused"})
@@ -244,7 +244,7 @@ func TestAdopt_IgnoresProcessWithReusedPid(t *testing.T) {
 
 // If a leader has ended before it could be adopted, the processes that it left behind are ended
 // nevertheless.
-func TestAdopt_ProcessesLeftByExitedLeaderAreEnded(t *testing.T) {
+func TestAdopt_EndsChildrenOfProcessThatHasExitedBefore(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		k := startOrphan(t, kind)
 		syscall.Kill(k.PID, syscall.SIGKILL)

@@ -92,7 +92,7 @@ func init() {
 // A program that executes itself anew keeps its child processes, including those that the kernel
 // kills when their parent dies, and gets their exit status. A signal that arrives during the exec
 // is not lost.
-func TestExec_KeepsChildrenAndSignals(t *testing.T) {
+func TestExec_KeepsChildProcessesAndPendingSignals(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asRole+"=executes")
 	cmd.Stderr = os.Stderr
@@ -108,7 +108,7 @@ func TestExec_KeepsChildrenAndSignals(t *testing.T) {
 
 // A program that has not called ServeForks, and so does not fork on its main thread, cannot call
 // Exec.
-func TestExec_FailsWithoutServeForks(t *testing.T) {
+func TestExec_FailsIfProgramHasNotCalledServeForks(t *testing.T) {
 	if err := proc.Exec(os.Args[0], nil, nil, nil); err != proc.ErrNotMainThread {
 		t.Errorf("Exec: %v", err)
 	}
@@ -116,7 +116,7 @@ func TestExec_FailsWithoutServeForks(t *testing.T) {
 
 // A pause loses no output. Pause returns what the reader has passed to Keep, and after Resume the
 // reader gets what the process printed during the pause.
-func TestOutput_PauseLosesNoOutput(t *testing.T) {
+func TestOutput_PauseAndResumeLoseNoOutput(t *testing.T) {
 	p := start(t, self("pingable"))
 	lines := bufio.NewReader(p.Stdout())
 	if _, err := lines.ReadString('\n'); err != nil {
@@ -169,7 +169,7 @@ func TestOutput_PauseLosesNoOutput(t *testing.T) {
 
 // A pause loses nothing of the output of a process that has ended, even if the reader has read only
 // a part of it.
-func TestOutput_ResumeLosesNothingOfEndedProcess(t *testing.T) {
+func TestOutput_PauseAndResumeLoseNoOutputOfEndedProcess(t *testing.T) {
 	p, err := proc.Start(proc.Spec{Args: []string{"printf", "all of it"}})
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 // A process can exit and let a child take its place; see Process.Follow. Then the Process sends
 // signals to the child, is done when the child has exited, and does not kill the child as a leftover
 // of the first process.
-func TestFollow_ProcessTakesPlaceOfLeader(t *testing.T) {
+func TestFollow_SignalsAndWaitGoToChildThatTookPlaceOfFirstProcess(t *testing.T) {
 	for _, noCgroup := range []bool{false, true} {
 		var p *proc.Process
 		pid, begun := make(chan int, 1), make(chan struct{})
@@ -65,7 +65,7 @@ func TestFollow_ProcessTakesPlaceOfLeader(t *testing.T) {
 }
 
 // When the process that has taken the place of the leader has ended, the leader is ended, too.
-func TestFollow_EndsLeaderAfterProcessThatTookItsPlace(t *testing.T) {
+func TestFollow_FirstProcessIsEndedAfterChildThatTookItsPlace(t *testing.T) {
 	p, err := proc.Start(proc.Spec{Args: []string{"/bin/sh", "-c", "trap '' TERM; sleep 1000 </dev/null >/dev/null 2>&1 & echo $!; read forever"}, Linger: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestFollow_EndsLeaderAfterProcessThatTookItsPlace(t *testing.T) {
 // The exit status is that of the process that has taken the place of the leader, and not the leader's.
 // Linux tells it from 6.15 on, when that process has been reaped; here this program does that. The
 // test holds up the exit of the leader until then.
-func TestFollow_ExitStatusIsThatOfProcessThatTookItsPlace(t *testing.T) {
+func TestFollow_ExitStatusIsThatOfChildThatTookPlaceOfFirstProcess(t *testing.T) {
 	becomeSubreaper := func(on uintptr) {
 		const setChildSubreaper = 36
 		syscall.RawSyscall6(syscall.SYS_PRCTL, setChildSubreaper, on, 0, 0, 0, 0)
@@ -134,7 +134,7 @@ func TestFollow_ExitStatusIsThatOfProcessThatTookItsPlace(t *testing.T) {
 
 // Follow refuses a process that has ended, and one that was not started by the leader, the process
 // that Start has started. It accepts the leader itself.
-func TestFollow_RefusesAllButLivingMembers(t *testing.T) {
+func TestFollow_RefusesProcessThatEndedOrIsNoDescendant(t *testing.T) {
 	p, err := proc.Start(proc.Spec{Args: []string{"sleep", "1000"}})
 	if err != nil {
 		t.Fatal(err)

@@ -38,7 +38,7 @@ func init() {
 // time in any cgroup. So a program leaves its cgroup before it enables a controller, together with
 // the processes that it has started there, such as the guardian of a launcher. Processes of other
 // programs stay in the cgroup.
-func TestLimits_ProgramLeavesItsCgroupWithItsProcesses(t *testing.T) {
+func TestLimits_ProgramMovesItselfAndItsProcessesOutOfItsCgroup(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		if kind != "cgroup" {
 			return

@@ -124,7 +124,7 @@ func TestStart_RemovesCgroupsOfDeadPrograms(t *testing.T) {
 
 // A program starts a process that must die with it, and is killed. The next program that starts a
 // process kills the processes that are left in the cgroup of that process, or that carry its mark.
-func TestStart_KillsLeftoversOfDeadPrograms(t *testing.T) {
+func TestStart_KillsProcessesThatDeadProgramLeft(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		held, w, err := os.Pipe()
 		if err != nil {
@@ -180,7 +180,7 @@ func runUntilKilled(t *testing.T, role string, files ...*os.File) string {
 
 // Starting a process does not kill processes that may outlive the program that has started them,
 // because a new launcher adopts such processes.
-func TestStart_SparesProcessesThatMayOutliveTheirProgram(t *testing.T) {
+func TestStart_DoesNotKillProcessesThatMayOutliveTheirProgram(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		if kind != "cgroup" {
 			return
@@ -201,7 +201,7 @@ func TestStart_SparesProcessesThatMayOutliveTheirProgram(t *testing.T) {
 
 // A program that starts a process kills only the processes of this user that are bound to a dead
 // program of the same namespaces, by the last of their marks.
-func TestStart_KillsOnlyProcessesBoundToDeadPrograms(t *testing.T) {
+func TestStart_KillsOnlyProcessesThatShouldHaveDiedWithDeadProgram(t *testing.T) {
 	dead := exec.Command("true")
 	if err := dead.Run(); err != nil {
 		t.Fatal(err)
@@ -280,7 +280,7 @@ func startMarked(marks string, user uint32) (*exec.Cmd, error) {
 }
 
 // A process that has started others while the processes were listed does not leave these behind.
-func TestStart_KillsWhatLeftoversStartMeanwhile(t *testing.T) {
+func TestStart_KillsProcessesThatThoseToBeKilledStartMeanwhile(t *testing.T) {
 	p := start(t, self("look-twice "+randomNamespace()))
 	out, err := io.ReadAll(p.Stdout())
 	if err != nil {
@@ -290,7 +290,7 @@ func TestStart_KillsWhatLeftoversStartMeanwhile(t *testing.T) {
 }
 
 // A program that is itself bound to a dead program does not kill itself when it starts a process.
-func TestStart_DoesNotKillItsOwnProgram(t *testing.T) {
+func TestStart_DoesNotKillProgramThatCallsIt(t *testing.T) {
 	ns := randomNamespace()
 	spec := self("next " + ns)
 	next := exec.Command(spec.Args[0])
@@ -302,7 +302,7 @@ func TestStart_DoesNotKillItsOwnProgram(t *testing.T) {
 
 // The mark of a bound process names the namespaces in which the pid and the start time of its program
 // are valid. The start time of a running program is a different number in another time namespace.
-func TestStart_MarkNamesNamespaces(t *testing.T) {
+func TestStart_MarkInEnvironmentNamesPidAndTimeNamespace(t *testing.T) {
 	number := func(kind string) string {
 		link, _ := os.Readlink("/proc/self/ns/" + kind)
 		return strings.TrimSuffix(strings.TrimPrefix(link, kind+":["), "]")
@@ -318,7 +318,7 @@ func TestStart_MarkNamesNamespaces(t *testing.T) {
 }
 
 // A program that cannot open files does not conclude that other programs are dead.
-func TestStart_TakesNoRunningProgramForDeadIfFilesCannotBeOpened(t *testing.T) {
+func TestStart_TakesNoProgramForDeadIfFilesCannotBeOpened(t *testing.T) {
 	dead, err := strconv.ParseBool(readLine(t, start(t, self("blind "+proc.Owner()+"-RANDOM"))))
 	if err != nil || dead {
 		t.Errorf("a program that runs is taken for dead: %v, %v", dead, err)
@@ -327,7 +327,7 @@ func TestStart_TakesNoRunningProgramForDeadIfFilesCannotBeOpened(t *testing.T) {
 
 // A program whose /proc shows another pid namespace knows nothing about other programs, so it
 // concludes of none that it is dead.
-func TestStart_TakesNoProgramForDeadIfProcIsOfOtherNamespace(t *testing.T) {
+func TestStart_TakesNoProgramForDeadIfProcShowsOtherPidNamespace(t *testing.T) {
 	for _, flags := range []uintptr{0, syscall.CLONE_NEWPID} {
 		spec := self("judge")
 		cmd := exec.Command(spec.Args[0])

@@ -17,7 +17,7 @@ import (
 	"github.com/swansong-go/swansong/internal/proc"
 )
 
-func TestExit_HasCodeOrSignal(t *testing.T) {
+func TestExit_StringHasCodeOrSignal(t *testing.T) {
 	for _, code := range []string{"0", "3", "255"} {
 		exit := awaitDone(t, start(t, self("exit "+code)))
 		if got := exit.String(); got != "exit status "+code {
@@ -43,7 +43,7 @@ func TestExit_NamesSignalOfProcessKilledOnWindows(t *testing.T) {
 	}
 }
 
-func TestProcess_ConnectsItsStreams(t *testing.T) {
+func TestProcess_StdinAndStdoutAreConnectedToProgram(t *testing.T) {
 	p := start(t, self("echo"))
 	go func() {
 		io.WriteString(p.Stdin(), strings.Repeat("0123456789", 100_000))

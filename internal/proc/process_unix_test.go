@@ -29,7 +29,7 @@ func init() {
 }
 
 // Processes left in the leader's group are ended with it on every platform that has process groups.
-func TestProcess_EndsItsProcessGroup(t *testing.T) {
+func TestProcess_EndsProcessesLeftInItsProcessGroup(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestProcess_EndsItsProcessGroup(t *testing.T) {
 }
 
 // A leader that SIGSTOP has suspended does not count as exited.
-func TestProcess_LeaderStoppedBySignalHasNotExited(t *testing.T) {
+func TestProcess_SuspendedBySIGSTOPDoesNotCountAsExited(t *testing.T) {
 	p := start(t, self("echo"))
 	out := bufio.NewReader(p.Stdout())
 	for range 3 {

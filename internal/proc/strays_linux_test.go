@@ -18,7 +18,7 @@ import (
 // A program that was executed in the place of another one ends the processes that the other one has
 // started in a containment and has not named, and removes their cgroup. It leaves alone the named
 // processes, and children outside of the containment, even if they have exited.
-func TestEndStrays_SparesKnownProcessesAndOtherPrograms(t *testing.T) {
+func TestEndStrays_EndsOnlyProcessesThatCallerDoesNotName(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		var in proc.Containment
 		if in = proc.NewContainment(); kind == "cgroup" {
