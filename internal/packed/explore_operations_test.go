@@ -331,9 +331,9 @@ func TestExplore_EveryOrderOfTwoOperationsKeepsInvariants(t *testing.T) {
 	exploreAll(t, worlds(), operations(), number(t, "SWANSONG_SCHEDULES", 500), number(t, "SWANSONG_PREEMPTIONS", 3))
 }
 
-// TestExplore_EveryOrderOfTwoLateGuardsKeepsInvariants runs every two acquisitions concurrently in a
+// TestExplore_EveryOrderOfTwoAcquisitionsAfterStopKeepsInvariants runs every two acquisitions concurrently in a
 // tree that was stopped before.
-func TestExplore_EveryOrderOfTwoLateGuardsKeepsInvariants(t *testing.T) {
+func TestExplore_EveryOrderOfTwoAcquisitionsAfterStopKeepsInvariants(t *testing.T) {
 	stopped := start{"a stopped tree", func() *world {
 		w := newWorld()
 		w.stop(w.root)

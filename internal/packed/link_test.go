@@ -20,7 +20,7 @@ func TestLink_SealsChildOfStoppedParent(t *testing.T) {
 	check(t, "root complete", root.IsComplete(), true)
 }
 
-func TestChildList_LengthIsBounded(t *testing.T) {
+func TestChildList_HasFewIdleChildrenHoweverManyWereCreated(t *testing.T) {
 	root := newNode(nil)
 	longest := 0
 	for i := range rounds(1_000_000) {
@@ -157,7 +157,7 @@ func TestUnlink_RemovesIdleSubtrees(t *testing.T) {
 }
 
 // A sweep must not unlink a node whose guard was counted after the sweep has found the node idle.
-func TestUnlink_KeepsNodeThatAcquiresDuringSweep(t *testing.T) {
+func TestUnlink_KeepsNodeWhoseGuardIsAcquiredDuringSweep(t *testing.T) {
 	root := newNode(nil)
 	n := newNode(root)
 	var finished atomic.Bool

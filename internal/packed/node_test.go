@@ -21,7 +21,7 @@ func TestNode_ZeroValuePanics(t *testing.T) {
 
 // A child too many is refused with a panic, and the word of the parent stays intact: nothing is
 // carried from the number of children into the flags.
-func TestAcquire_PanicsAndKeepsWordIfChildrenOverflow(t *testing.T) {
+func TestAcquire_PanicsAndChangesNothingIfParentHasTooManyChildren(t *testing.T) {
 	const almostAll = 1<<25 - 1 - 1<<20
 	root := newNode(nil)
 	holder := newNode(root) // keeps root from being complete
@@ -47,7 +47,7 @@ func TestAcquire_PanicsAndKeepsWordIfChildrenOverflow(t *testing.T) {
 
 // If a stop finds more children with guards than a word can count, it panics after it has stopped
 // all nodes.
-func TestStop_PanicsIfChildrenOverflow(t *testing.T) {
+func TestStop_PanicsIfTooManyChildrenHoldGuards(t *testing.T) {
 	root := newNode(nil)
 	n := newNode(root)
 	n.AcquireOne()
@@ -58,7 +58,7 @@ func TestStop_PanicsIfChildrenOverflow(t *testing.T) {
 	check(t, "child stopped", strings.HasPrefix(n.WordOf().String(), "sealed"), true)
 }
 
-func TestRelease_PanicsAndKeepsWordWithoutAcquisition(t *testing.T) {
+func TestRelease_WithoutAcquisitionPanicsAndChangesNothing(t *testing.T) {
 	for name, prepare := range map[string]func(root, n *packed.Node){
 		"unlinked":           func(_, _ *packed.Node) {},
 		"linked":             func(_, n *packed.Node) { n.AcquireOne(); n.ReleaseOne() },
@@ -90,7 +90,7 @@ func TestRelease_PanicsAndKeepsWordWithoutAcquisition(t *testing.T) {
 
 // Releases without an acquisition, by two goroutines, must not prevent the last valid release from
 // closing the channel.
-func TestRelease_WithoutAcquisitionDoesNotPreventCompletion(t *testing.T) {
+func TestRelease_TooManyDoNotPreventCompletion(t *testing.T) {
 	root := newNode(nil)
 	n := newNode(root)
 	watch(t, 30*time.Second, func() map[string]*packed.Node { return map[string]*packed.Node{"root": root, "n": n} })
@@ -111,7 +111,7 @@ func TestRelease_WithoutAcquisitionDoesNotPreventCompletion(t *testing.T) {
 	check(t, "complete", root.IsComplete(), true)
 }
 
-func TestDone_ReturnsNewChannelAfterLateGuard(t *testing.T) {
+func TestDone_ReturnsNewChannelIfGuardIsAcquiredAfterCompletion(t *testing.T) {
 	root := newNode(nil)
 	n := newNode(root)
 	first := root.Done()
@@ -179,7 +179,7 @@ func TestStop_MayBeCalledRepeatedly(t *testing.T) {
 	}
 }
 
-func TestStop_CompletesDuringConcurrentRelease(t *testing.T) {
+func TestStop_NodeCompletesIfLastReleaseIsConcurrent(t *testing.T) {
 	for round := range rounds(20_000) {
 		root := newNode(nil)
 		n := newNode(root)
@@ -216,7 +216,7 @@ func TestStop_SecondCallerWaitsForFirst(t *testing.T) {
 	}
 }
 
-func TestStop_SealsButDoesNotSignalChildren(t *testing.T) {
+func TestStop_OfParentSealsChildButDoesNotCompleteIt(t *testing.T) {
 	root := newNode(nil)
 	n := newNode(root)
 	n.AcquireOne()
@@ -258,7 +258,7 @@ type completions struct{ n int }
 
 func (c *completions) OnComplete() { c.n++ }
 
-func TestPin_PinnedNodeCallsOnComplete(t *testing.T) {
+func TestPin_KeepsCompleteNodeLinkedUntilUnpin(t *testing.T) {
 	root := newNode(nil)
 	o := &completions{}
 	n := &packed.Node{}

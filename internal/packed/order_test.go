@@ -33,7 +33,7 @@ func TestWarn_SetsWarnedBitBeforeListingChildren(t *testing.T) {
 
 // A node gets no new stripes once a stop has begun to seal it. The seal folds the stripes once, so
 // guards that are counted on stripes after that fold would be missed.
-func TestStripes_NoneCreatedAfterSealBegins(t *testing.T) {
+func TestStripes_AreNotCreatedOnceStopHasBegun(t *testing.T) {
 	root := newNode(nil)
 	child := newNode(root)
 	child.AcquireOne() // the first guard puts child into the list of root
@@ -54,7 +54,7 @@ func TestStripes_NoneCreatedAfterSealBegins(t *testing.T) {
 
 // A node that is linked while its parent is being sealed is not in the list of children that the
 // seal walks. So it must be sealed when it is linked, although the parent is still live.
-func TestLink_DuringSealOfParentSealsChild(t *testing.T) {
+func TestLink_ChildLinkedDuringStopOfParentIsSealed(t *testing.T) {
 	root := newNode(nil)
 	child, late := newNode(root), newNode(root)
 	child.AcquireOne() // the first guard puts child into the list of root
@@ -78,7 +78,7 @@ func TestLink_DuringSealOfParentSealsChild(t *testing.T) {
 // A guard may be released after a stop has sealed its node, and before the stop has counted the node
 // in the parent's word. The release cannot undo a count that is not there yet. So the stop, which
 // counts the node afterwards, must undo that itself.
-func TestStop_LeavesNoCountOfNodeReleasedDuringSeal(t *testing.T) {
+func TestStop_LeavesNoCountInParentIfLastGuardIsReleasedMeanwhile(t *testing.T) {
 	for range rounds(2000) {
 		root := newNode(nil)
 		children := make([]*packed.Node, 64)

@@ -130,7 +130,7 @@ func stress(t *testing.T, newTree func(depth int) tree, size int) {
 	}
 }
 
-func TestStress_FindsFaultOfNaiveAlgorithm(t *testing.T) {
+func TestStress_ShowsThatNaiveCountingMissesGuards(t *testing.T) {
 	for round := range 10_000_000 { // the first violation is usually found within some thousand rounds
 		if _, violation := checkRoot(newNaiveTree(stressDepth), round); violation != "" {
 			t.Logf("violation in round %d", round)

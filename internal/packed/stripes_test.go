@@ -48,7 +48,7 @@ func sweep(n *packed.Node) {
 // The test counts collisions on a counter of its own, and expects stripes only if these are dense.
 // On a machine that does not run two goroutines at the same time, or that is busy, there are few
 // collisions.
-func TestStripes_AreCreatedAfterCollisions(t *testing.T) {
+func TestStripes_AreCreatedWhenGoroutinesCollideOnCounter(t *testing.T) {
 	const want = 100 // batches, each with three times the collisions that grow needs in a window
 	root := newNode(nil)
 	var counter, dense atomic.Int64
@@ -82,7 +82,7 @@ func TestStripes_AreCreatedAfterCollisions(t *testing.T) {
 	check(t, "complete", root.IsComplete(), true)
 }
 
-func TestStripes_NotCreatedForOneGoroutine(t *testing.T) {
+func TestStripes_AreNotCreatedIfOneGoroutineUsesNode(t *testing.T) {
 	root := newNode(nil)
 	root.AcquireOne()
 	for range rounds(1_000_000) {
@@ -94,7 +94,7 @@ func TestStripes_NotCreatedForOneGoroutine(t *testing.T) {
 
 // Collisions count only within a time window: an old node has seen many, but may not be contended
 // now.
-func TestStripes_NotCreatedForRareCollisions(t *testing.T) {
+func TestStripes_AreNotCreatedForRareCollisions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := newNode(nil)
 		for range 100 {
@@ -111,7 +111,7 @@ func TestStripes_NotCreatedForRareCollisions(t *testing.T) {
 	})
 }
 
-func TestStripes_CreatedOnLiveLinkedNodeOnly(t *testing.T) {
+func TestStripes_AreCreatedOnlyOnLinkedNodeThatIsNotStopped(t *testing.T) {
 	root := newNode(nil)
 	for name, prepare := range map[string]func(n *packed.Node){
 		"unlinked": func(*packed.Node) {},
@@ -133,7 +133,7 @@ func TestStripes_CreatedOnLiveLinkedNodeOnly(t *testing.T) {
 
 // A goroutine may have read the pointer to the stripes before the fold moved their counts into the
 // word of the node. Its operation on such a stripe is repeated on the word.
-func TestStripes_OperationsAfterFoldAreRepeatedOnWord(t *testing.T) {
+func TestStripes_OperationOnRemovedStripeIsRepeatedOnNode(t *testing.T) {
 	root, n := newStriped(t)
 	n.AcquireOne()
 	withOldStripes := n.KeepStripes()
@@ -182,7 +182,7 @@ func TestStripes_SumCountsAllGuards(t *testing.T) {
 
 // A guard may be counted on the word before the node has stripes, and released after the stripes
 // have been folded.
-func TestStripes_GuardsOnWordMayBeReleasedAfterFold(t *testing.T) {
+func TestStripes_GuardAcquiredBeforeThemCanBeReleasedAfterThem(t *testing.T) {
 	root := newNode(nil)
 	root.AcquireOne()
 	root.Grow()
@@ -200,7 +200,7 @@ func TestStripes_GuardsOnWordMayBeReleasedAfterFold(t *testing.T) {
 
 // A guard is released on the counter it was counted in, even if the node has folded these stripes
 // and grown others since.
-func TestRelease_UsesCounterOfAcquisitionAfterNewStripes(t *testing.T) {
+func TestRelease_UsesCounterOfItsAcquisitionAfterStripesWereReplaced(t *testing.T) {
 	root, n := newStriped(t)
 	acquire := func() (release func()) {
 		c, v := n.Count()
@@ -228,7 +228,7 @@ func TestRelease_UsesCounterOfAcquisitionAfterNewStripes(t *testing.T) {
 // If a goroutine releases a guard that another goroutine has acquired, the release uses the stripe
 // on which the guard was counted. So a release need not load the pointer to the stripes, which all
 // acquisitions share.
-func TestRelease_UsesStripeOfAcquiringGoroutine(t *testing.T) {
+func TestRelease_OnOtherGoroutineUsesStripeOfAcquisition(t *testing.T) {
 	_, n := newStriped(t)
 	c, v := n.Count()
 	n.FinishAcquire(c, v)
@@ -251,7 +251,7 @@ func TestRelease_UsesStripeOfAcquiringGoroutine(t *testing.T) {
 	check(t, "guards", guards(n), 0)
 }
 
-func TestStripes_EmptyNodeCompletes(t *testing.T) {
+func TestStripes_NodeWithoutGuardsCompletesAtStop(t *testing.T) {
 	root, n := newStriped(t)
 	done := n.Done()
 	n.Stop()
@@ -261,7 +261,7 @@ func TestStripes_EmptyNodeCompletes(t *testing.T) {
 	check(t, "root complete", root.IsComplete(), true)
 }
 
-func TestStripes_KeepTheNodeLinked(t *testing.T) {
+func TestStripes_GuardOnThemDelaysCompletionOfParent(t *testing.T) {
 	root, n := newStriped(t)
 	n.AcquireOne()
 	sweep(root)
@@ -305,7 +305,7 @@ func TestStripes_UnreferencedNodeIsGarbageCollected(t *testing.T) {
 
 // A sweep folds the stripes of an idle node, but not of a node in use. Afterwards the node can grow
 // stripes again, and operations that use the old stripes still count.
-func TestStripes_AreFoldedBySweepOfIdleNode(t *testing.T) {
+func TestStripes_OfIdleNodeAreRemovedBySweepOfChildList(t *testing.T) {
 	root, n := newStriped(t)
 	n.AcquireOne()
 	sweep(root)
@@ -331,7 +331,7 @@ func TestStripes_AreFoldedBySweepOfIdleNode(t *testing.T) {
 
 // If guards were released more often than acquired, Stop must report that. A sweep must not,
 // because the sweeping goroutine is usually not the one that has released too often.
-func TestStripes_SweepDoesNotReportMisuse(t *testing.T) {
+func TestStripes_ReleaseTooManyIsReportedByStopNotBySweep(t *testing.T) {
 	root, n := newStriped(t)
 	n.AddGuards(-1)
 	sweep(root)
@@ -344,7 +344,7 @@ func TestStripes_SweepDoesNotReportMisuse(t *testing.T) {
 
 // One goroutine acquires and releases guards of a node that grows stripes again and again, while
 // another goroutine sweeps. No guard may be missed, and none may be left.
-func TestStripes_CountGuardsDuringSweeps(t *testing.T) {
+func TestStripes_MissNoGuardDuringConcurrentSweeps(t *testing.T) {
 	root, n := newStriped(t)
 	var finished atomic.Bool
 	both(func() {
@@ -370,7 +370,7 @@ func TestStripes_CountGuardsDuringSweeps(t *testing.T) {
 	check(t, "complete", root.IsComplete(), true)
 }
 
-func TestStripes_DoNotAllocate(t *testing.T) {
+func TestStripes_AcquireAndReleaseDoNotAllocate(t *testing.T) {
 	if packed.Traced {
 		t.Skip("recording transitions allocates")
 	}
@@ -383,7 +383,7 @@ func TestStripes_DoNotAllocate(t *testing.T) {
 
 // Misuse is not noticed while guards are counted on stripes. Stop notices it, and panics after its
 // work.
-func TestStop_PanicsAfterMisuseOnStripes(t *testing.T) {
+func TestStop_PanicsIfStripesShowMoreReleasesThanAcquisitions(t *testing.T) {
 	for name, test := range map[string]struct {
 		added int64
 		want  string
@@ -426,7 +426,7 @@ func TestStop_PanicsAfterMisuseOnStripes(t *testing.T) {
 // The fold takes the count of a stripe and marks it in one step. One goroutine releases many guards
 // of one stripe in a row, so that a release falls into the fold of that stripe in most rounds. Each
 // release must be counted, on the stripe or on the word.
-func TestRelease_IsCountedDuringFold(t *testing.T) {
+func TestRelease_CountsWhileStripesAreBeingRemoved(t *testing.T) {
 	const held = 5_000
 	for round := range rounds(1000) {
 		root := newNode(nil)
@@ -449,7 +449,7 @@ func TestRelease_IsCountedDuringFold(t *testing.T) {
 }
 
 // Walk must report every guard that is held during a fold.
-func TestWalk_ReportsGuardsDuringFold(t *testing.T) {
+func TestWalk_ReportsEveryGuardWhileStripesAreBeingRemoved(t *testing.T) {
 	for range rounds(5000) {
 		root, n := newStriped(t)
 		for range 3 {
@@ -470,7 +470,7 @@ func TestWalk_ReportsGuardsDuringFold(t *testing.T) {
 
 // The simulation of docs/measured/scaling.md: one running goroutine for each processor, with stacks
 // that are adjacent or anywhere in a large heap. Most goroutines must have a stripe of their own.
-func TestStripes_DifferForMostGoroutines(t *testing.T) {
+func TestStripes_MostRunningGoroutinesHaveOneOfTheirOwn(t *testing.T) {
 	const (
 		samples = 200
 		alone   = 1.0      // speed of a goroutine whose cache line no other goroutine writes to

@@ -43,7 +43,7 @@ func TestWarn_ReachesLinkedNodes(t *testing.T) {
 // If a guard is counted while another goroutine links its node below a warned parent, BeforeWarning
 // must not report true for that guard. The time window is a few nanoseconds wide: the test notices
 // it with -tags packedtrace only.
-func TestLink_CopiesWarnedBitBeforeNodeCountsAsLinked(t *testing.T) {
+func TestLink_CopiesWarnedBitOfParentBeforeNodeCountsAsLinked(t *testing.T) {
 	for range rounds(2000) {
 		root := newNode(nil)
 		child := newNode(root)
@@ -68,7 +68,7 @@ func TestWarn_SecondCallWarnsDescendantsAgain(t *testing.T) {
 	check(t, "the second warning has", leaf.BeforeWarning(), false)
 }
 
-func TestWarn_AllowsCompletionAfterStop(t *testing.T) {
+func TestWarn_NodeStillCompletesAtStop(t *testing.T) {
 	root := newNode(nil)
 	child := newNode(root)
 	child.Warn()
