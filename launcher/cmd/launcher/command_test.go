@@ -167,7 +167,7 @@ process_groups:
 }
 
 // status names what it is waiting for, in colour only on a terminal.
-func TestStatus_ListsBlockersOfShutdown(t *testing.T) {
+func TestStatus_ListsWhatDrainingProcessWaitsFor(t *testing.T) {
 	s := newSite(t, strings.Replace(web, "1ms]", "1ms, --behavior, slow-drain, --drain-duration, 1h]", 1)+
 		"    shutdown: {grace_period: 1h, max_duration: 1h, sigterm_timeout: 1s}\n")
 	d := s.runs()
@@ -307,7 +307,7 @@ func onTerminal(t *testing.T, cmd *exec.Cmd) string {
 
 // While the launcher starts, status lists what it is waiting for, including groups without a
 // process.
-func TestStatus_ListsBlockersOfStart(t *testing.T) {
+func TestStatus_ListsWhatStartOfLauncherWaitsFor(t *testing.T) {
 	s := newSite(t, `state_dir: STATE
 process_groups:
   - name: kv
@@ -442,7 +442,7 @@ func TestWatch_ExitsWith0OnInterrupt(t *testing.T) {
 }
 
 // Shells complete names of groups and processes, and export writes files.
-func TestLauncherCommand_CompletesNamesAndExportsFiles(t *testing.T) {
+func TestCommands_ShellCompletesNamesAndExportWritesFiles(t *testing.T) {
 	s := newSite(t, web)
 	s.runs()
 	for _, shell := range []string{"bash", "zsh", "fish"} {
@@ -507,7 +507,7 @@ process_groups:
 
 // An export says by line what the platform cannot express. If the file does not have the key, the
 // line is that of the group.
-func TestExport_NamesLinesOfGaps(t *testing.T) {
+func TestExport_NamesLinesThatPlatformCannotExpress(t *testing.T) {
 	s := newSite(t, "process_groups:\n  - name: other\n    command: a\n  - name: web\n    command: b\n    rlimits:\n      core: 0\n")
 	_, stderr, code := s.says("export", "kubernetes", "-f", s.file())
 	testkit.Equal(t, "exit code", code, 0)
@@ -570,7 +570,7 @@ func TestRun_HangupStopsLauncherOnlyWithoutConfigurationFile(t *testing.T) {
 }
 
 // A stop uses the limits of the last reload, not those that the launcher was started with.
-func TestStop_UsesReloadedLimits(t *testing.T) {
+func TestStop_UsesTimeLimitsOfLastReload(t *testing.T) {
 	slow := strings.Replace(web, "1ms]", "1ms, --behavior, slow-drain, --drain-duration, 1200ms]", 1)
 	s := newSite(t, "total_deadline: 10ms\n"+slow)
 	d := s.runs()
@@ -584,7 +584,7 @@ func TestStop_UsesReloadedLimits(t *testing.T) {
 
 // drain --dry-run shows all processes, those of a group, or one process. If a group and a process
 // have the name, it shows both.
-func TestDrain_DryRunShowsNamedProcesses(t *testing.T) {
+func TestDrain_DryRunShowsProcessesOfGivenNames(t *testing.T) {
 	s := newSite(t, web+"    desired_instances: 2\n  - {name: web-1, command: RUNNER, args: [--process-id, '{id}']}\n")
 	s.runs()
 	for name, want := range map[string][]string{

@@ -11,7 +11,7 @@ import (
 
 // A descriptor that the launcher has inherited reaches none of its processes: the reader of a pipe
 // sees the end when the launcher has exited, and a process has only the descriptors of its own.
-func TestRun_PassesOnNoInheritedDescriptor(t *testing.T) {
+func TestRun_ProcessesInheritNoFileDescriptorOfLauncher(t *testing.T) {
 	s := newSite(t, `state_dir: STATE
 process_groups:
   - name: list

@@ -16,7 +16,7 @@ import (
 )
 
 // The report of a process that was forced is shown below its event, indented.
-func TestEvents_ShowReportOfForcedProcess(t *testing.T) {
+func TestEvents_ShowWhatForcedProcessStillWaitedFor(t *testing.T) {
 	s := newSite(t, "state_dir: STATE\nprocess_groups:\n  - {name: web, command: RUNNER, args: [--process-id, '{id}', --behavior, hang, --initial-work, '0'], "+
 		"shutdown: {grace_period: 100ms, max_duration: 100ms, sigterm_timeout: 0s}}\n")
 	d := s.runs()
@@ -68,7 +68,7 @@ func TestEvents_ShowReportOfForcedProcess(t *testing.T) {
 
 // An event that is no transition has no states in JSON, and a transition has both. A text that
 // looks like a key stays as it is.
-func TestPrintJSON_LeavesOutStatesUnlessEventIsTransition(t *testing.T) {
+func TestPrintJSON_EventHasStatesOnlyIfItIsTransition(t *testing.T) {
 	const text = `"from": "PROCESS_STATE_UNSPECIFIED", `
 	for _, c := range []struct {
 		event    *pb.Event

@@ -105,7 +105,7 @@ func TestRun_ReportsInvalidFileByLineAndKey(t *testing.T) {
 
 // An address in use is reported at its position in the file, and processes that have started are
 // stopped.
-func TestRun_ReportsPositionOfAddressInUse(t *testing.T) {
+func TestRun_ErrorForAddressInUseNamesItsLineInFile(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ process_groups:
 // Groups are stopped, started and scaled by their names, several at once. A stopped group is shown
 // as stopped. The results are printed in the sequence of the names. If the order for one group is
 // refused, the orders for the others are carried out nevertheless.
-func TestOrders_AcceptSeveralNames(t *testing.T) {
+func TestOrders_ForSeveralNamesAreCarriedOutEvenIfOneIsRefused(t *testing.T) {
 	s := newSite(t, two)
 	s.runs()
 	testkit.Equal(t, "stop", s.must("stop", "b", "a", "--wait"), "b: stopped\na: stopped\n")
@@ -112,7 +112,7 @@ func TestCommands_PrintJSON(t *testing.T) {
 }
 
 // The JSON of an order that the launcher does not get has the error in the same words as stderr.
-func TestOrders_PrintJSONWithoutLauncher(t *testing.T) {
+func TestOrders_PrintErrorAsJSONIfLauncherDoesNotRun(t *testing.T) {
 	s := newSite(t, two)
 	for _, args := range [][]string{{"signal", "a", "HUP"}, {"start", "a"}, {"restart", "a"}} {
 		stdout, stderr, code := s.says(append(args, "--json", "-f", s.file())...)

@@ -20,7 +20,7 @@ func (s stalled) Write(text []byte) (int, error) { <-s; return len(text), nil }
 
 // At the end, the launcher waits at most two seconds for both readers together. The error is
 // printed on stderr even if stdout is not read.
-func TestPrinter_EndWaitsAtMostTwoSecondsForReaders(t *testing.T) {
+func TestPrinter_AtExitWaitsAtMostTwoSecondsForReadersOfOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader := make(stalled)
 		defer close(reader)

@@ -50,7 +50,7 @@ func TestRecover_ReplacesDamagedStateFile(t *testing.T) {
 
 // A recover that fails after it has renamed the damaged file prints one document as JSON, with the
 // new name and the error.
-func TestRecover_JSONHasErrorAndWhatWasDone(t *testing.T) {
+func TestRecover_JSONHasErrorAndNewNameOfDamagedFile(t *testing.T) {
 	s := newSite(t, "")
 	path := filepath.Join(s.dir, "state.json")
 	if err := os.WriteFile(path, []byte("half a fi"), 0o600); err != nil {

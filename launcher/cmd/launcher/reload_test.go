@@ -142,7 +142,7 @@ func TestReload_ReportsErrorByLineAndChangesNothing(t *testing.T) {
 
 // If the user names another file than the launcher was started with, reload refuses. Another path
 // of the same file is accepted.
-func TestReload_RefusesFileOtherThanThatOfStart(t *testing.T) {
+func TestReload_RefusesOtherFileThanLauncherWasStartedWith(t *testing.T) {
 	s := newSite(t, web)
 	s.runs()
 	was := s.file()
@@ -168,7 +168,7 @@ func TestReload_RefusesFileOtherThanThatOfStart(t *testing.T) {
 
 // A second SIGHUP does not wait until the reload of the first has finished. Each applied change is
 // logged once.
-func TestReload_SecondHangupDoesNotWaitForFirst(t *testing.T) {
+func TestReload_BySecondSIGHUPDoesNotWaitForFirst(t *testing.T) {
 	other := "state_dir: STATE\ntotal_deadline: 2h\nprocess_groups:\n  - {name: other, command: RUNNER, args: [--process-id, '{id}']}\n"
 	s := newSite(t, other+"  - {name: web, command: RUNNER, args: [--process-id, '{id}', --behavior, hang], shutdown: {max_duration: 20s}}\n")
 	d := s.runs()
@@ -193,7 +193,7 @@ func TestReload_SecondHangupDoesNotWaitForFirst(t *testing.T) {
 
 // The log of a reload by SIGHUP has the changes once: logged by the launcher if they were applied,
 // even if a roll then fails, and otherwise next to the error.
-func TestReload_FailureAfterHangupIsLoggedOnce(t *testing.T) {
+func TestReload_BySIGHUPLogsItsChangesOnceEvenIfItFails(t *testing.T) {
 	s := newSite(t, breaks)
 	d := s.runs()
 	s.write(strings.Replace(breaks, "STATE", "STATEx", 1))
@@ -216,7 +216,7 @@ func TestReload_FailureAfterHangupIsLoggedOnce(t *testing.T) {
 
 // If a stop interrupts a reload, the log says so, but not as an error, and still has the error of
 // another group.
-func TestReload_StopDuringReloadIsNotLoggedAsError(t *testing.T) {
+func TestReload_InterruptedByStopIsNotLoggedAsError(t *testing.T) {
 	both := breaks + "  - {name: slow, command: RUNNER, args: [--process-id, '{id}']}\n"
 	s := newSite(t, both)
 	d := s.runs()
@@ -299,7 +299,7 @@ func (s *site) killsAll(n int) {
 
 // A group that listens on the address of another group is refused until that group has stopped; the
 // preview says so.
-func TestReload_RefusesRenamedGroupUntilOldOneStopped(t *testing.T) {
+func TestReload_RefusesGroupWhoseAddressAnotherUsesUntilThatStops(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -77,7 +77,7 @@ func TestUpgrade_SaysThatNewProgramEndedBeforeTakeover(t *testing.T) {
 // The launcher starts its own program as a guardian, and as a helper that becomes a process. It is
 // the program that is running, even if its file has been replaced: before an upgrade, or after one
 // that was undone.
-func TestRun_StartsHelpersFromRunningProgram(t *testing.T) {
+func TestRun_StartsHelpersFromRunningProgramEvenIfFileIsReplaced(t *testing.T) {
 	s := newSite(t, `
 state_dir: STATE
 process_groups:

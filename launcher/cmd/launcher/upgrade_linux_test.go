@@ -111,7 +111,7 @@ process_groups:
 
 // An upgrade keeps the processes of all groups, the exit codes of those that end during and after
 // it, every line that they print, and the lines that the command logs shows.
-func TestUpgrade_KeepsProcessesAndExitCodes(t *testing.T) {
+func TestUpgrade_KeepsProcessesTheirOutputAndExitCodes(t *testing.T) {
 	s := newSite(t, webFile+`    desired_instances: 2
   - name: count
     command: /bin/sh
@@ -178,7 +178,7 @@ func TestUpgrade_KeepsProcessesAndExitCodes(t *testing.T) {
 
 // If the new program cannot take over a launcher, or refuses the configuration, the running
 // launcher goes on.
-func TestUpgrade_RefusedProgramLeavesLauncherRunning(t *testing.T) {
+func TestUpgrade_IfNewProgramRefusesOldLauncherContinues(t *testing.T) {
 	s := newSite(t, webFile)
 	d := s.runs()
 	before := d.status().pids()
@@ -217,7 +217,7 @@ func TestUpgrade_RefusedProgramLeavesLauncherRunning(t *testing.T) {
 
 // A process that an upgrade keeps is in its state since the same time as before, also if it is being
 // stopped, after any number of upgrades.
-func TestUpgrade_KeepsTimesOfStates(t *testing.T) {
+func TestUpgrade_KeepsTimeSinceWhichProcessIsInItsState(t *testing.T) {
 	s := newSite(t, webFile+`  - name: hang
     command: RUNNER
     args: [--process-id, "{id}", --behavior, hang]
@@ -320,7 +320,7 @@ func TestUpgrade_SeveralUpgradeSignalsAndSIGTERMDoNoHarm(t *testing.T) {
 
 // What differs in the file is applied by an upgrade: other addresses, which a reload refuses, groups
 // that are new, and groups that are gone.
-func TestUpgrade_AppliesChangesOfFile(t *testing.T) {
+func TestUpgrade_AppliesChangesOfFileThatReloadRefuses(t *testing.T) {
 	host := fmt.Sprintf("127.%d.%d.78", 1+os.Getpid()>>8&127, os.Getpid()&255) // an address that no other test uses
 	first, second := host+":8001", host+":8002"
 	yaml := func(address, group, level string) string {
@@ -453,7 +453,7 @@ process_groups:
 }
 
 // A group that was given up, and a process that was stopped without a replacement, stay so.
-func TestUpgrade_KeepsOrdersAndFailures(t *testing.T) {
+func TestUpgrade_GivenUpGroupAndStoppedProcessStayAsTheyWere(t *testing.T) {
 	s := newSite(t, webFile+`    desired_instances: 2
     min_healthy_instances: 1
   - name: bad
@@ -482,7 +482,7 @@ func TestUpgrade_KeepsOrdersAndFailures(t *testing.T) {
 
 // If a process is to be kept but is missing from the state file, the launcher still reports that
 // after an upgrade.
-func TestUpgrade_StillReportsProcessMissingFromStateFile(t *testing.T) {
+func TestUpgrade_AfterwardsStillReportsProcessMissingFromStateFile(t *testing.T) {
 	s := newSite(t, webFile+`    on_launcher_death: keep
 `)
 	d := s.runs()
