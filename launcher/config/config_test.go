@@ -153,7 +153,7 @@ func TestParse_ReadsEveryKey(t *testing.T) {
 
 // Every field of the Go API is set by a key of the file, except for these. So testdata/full.yaml has
 // every key.
-func TestParse_SetsEveryField(t *testing.T) {
+func TestParse_EveryFieldOfGoAPICanBeSetByKey(t *testing.T) {
 	withoutKey := map[string]string{
 		"Shutdown.TotalDeadline": "total_deadline is for all groups together",
 		"Log.Path":               "logs.dir has a file for each instance",
@@ -191,7 +191,7 @@ func TestParse_SetsEveryField(t *testing.T) {
 }
 
 // The order of keys has no meaning, although command and args are read into one field.
-func TestParse_ReadsArgsBeforeCommand(t *testing.T) {
+func TestParse_AcceptsArgsBeforeCommand(t *testing.T) {
 	for text, want := range map[string][]string{
 		"args: [a, b], command: c": {"c", "a", "b"},
 		"command: c, args: [a, b]": {"c", "a", "b"},
@@ -202,7 +202,7 @@ func TestParse_ReadsArgsBeforeCommand(t *testing.T) {
 	}
 }
 
-func TestConfig_StopBoundCoversGroupsThatStopInSequence(t *testing.T) {
+func TestConfig_StopBoundAddsTimesOfGroupsThatStopInSequence(t *testing.T) {
 	// The groups a and b stop at the same time, which takes 2s for a hook + 10s + 2 × 2s. Then c
 	// stops, which takes 5s + 10s + 2s.
 	c := parse(t, `
@@ -219,7 +219,7 @@ process_groups:
 	}
 }
 
-func TestParse_MinHealthyDefaultsToOneLessWithoutSurge(t *testing.T) {
+func TestParse_MinHealthyDefaultsToOneLessThanDesiredIfSurgeIs0(t *testing.T) {
 	c := parse(t, "process_groups: [{name: a, desired_instances: 3, max_surge: 0}, {name: b, desired_instances: 0, max_surge: 0}]")
 	if a, b := c.Groups[0], c.Groups[1]; *a.MinHealthy != 2 || *b.MinHealthy != 0 {
 		t.Errorf("min_healthy_instances is %d of 3, %d of 0", *a.MinHealthy, *b.MinHealthy)
@@ -449,7 +449,7 @@ process_groups:
 	}
 }
 
-func TestLoad_ChecksProgramsAndDirectories(t *testing.T) {
+func TestLoad_RefusesMissingProgramsAndDirectories(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "kv")
 	write := func(name, text string, mode os.FileMode) {

@@ -109,7 +109,7 @@ process_groups:
 }
 
 // A diff says "rolls the group" of exactly the settings whose change replaces the processes.
-func TestDiff_EffectIsRollsWhereReloadReplacesProcesses(t *testing.T) {
+func TestDiff_SaysRollsExactlyForSettingsWhoseReloadReplacesProcesses(t *testing.T) {
 	// Name is left out, because another name is another group, and so are Env and Conditions, which
 	// have a key for each name in them.
 	untold := []string{"Name", "Env", "Conditions"}
@@ -154,7 +154,7 @@ func fill(v reflect.Value) {
 
 // The first {port} rolls the group, because its processes have no port yet. In the check of
 // canaries, {port} is not replaced, and rolls nothing.
-func TestDiff_AddingPortToHookRollsGroupThatHadNone(t *testing.T) {
+func TestDiff_FirstPortPlaceholderInHookRollsGroup(t *testing.T) {
 	const (
 		hook  = ", pre_stop: [{command: drain, args: ['{port}']}]"
 		check = ", canary: {instances: 1, check: {command: judge, args: ['{port}']}}"

@@ -127,7 +127,7 @@ func TestLocate_FindsLineOfErrorInConfigurationFile(t *testing.T) {
 
 // Position finds a key. If the file has only the mapping around the key, Position finds the
 // mapping. It does not find a group that the file does not have.
-func TestSource_PositionFindsKey(t *testing.T) {
+func TestSource_PositionReturnsLineOfKeyOrOfMappingAroundIt(t *testing.T) {
 	_, source, err := config.ParseSource("l.yaml", []byte("state_dir: /d\nprocess_groups:\n  - name: other\n  - name: web\n    shutdown:\n      grace: enforced\n"))
 	if err != nil {
 		t.Fatal(err)

@@ -70,7 +70,7 @@ func TestParse_ErrorsDoNotShowSecrets(t *testing.T) {
 }
 
 // A configuration that a program has made can leave MinHealthy to package launcher.
-func TestConfig_PrintsConfigurationMadeByProgram(t *testing.T) {
+func TestPrint_PrintsConfigurationThatProgramMadeWithoutFile(t *testing.T) {
 	g := launcher.DefaultGroup()
 	g.Name, g.Command = "kv", []string{"kv"}
 	made := &config.Config{Groups: []config.Group{{GroupConfig: g, Export: config.Export{Port: 50051, ServicePort: 8080}}}}

@@ -139,14 +139,14 @@ func TestParse_ReportsEachBrokenRuleOnce(t *testing.T) {
 }
 
 // A rule of package launcher holds in a file even if no key sets its field.
-func TestParse_ReportsRuleOfFieldWithoutKey(t *testing.T) {
+func TestParse_ReportsBrokenRuleOfFieldThatNoKeySets(t *testing.T) {
 	defer config.WithoutKey("Restart.CrashLimit")()
 	_, err := config.Parse("f", []byte("process_groups:\n- {name: kv, restart_policy: {crash_loop_limit: -1}}\n"))
 	testkit.Equal(t, "error", testkit.ErrorText(err), "f:2:3: process_groups[0]: Restart.CrashLimit: must be 0 or more, not -1")
 }
 
 // Configurations that look wrong, but are valid.
-func TestParse_AcceptsUnusualConfigurations(t *testing.T) {
+func TestParse_AcceptsConfigurationsThatOnlyLookWrong(t *testing.T) {
 	const tcp = "lifecycle: {transport: tcp, address: '127.0.0.1:5000', tls: {cert_file: /a, key_file: /b, ca_file: /c}}"
 	for name, text := range map[string]string{
 		"a fixed port for one process":           "process_groups: [{name: kv, min_healthy_instances: 0, max_surge: 0, " + tcp + "}]",
@@ -186,7 +186,7 @@ func encode(text string, big bool) string {
 }
 
 // Secrets in arguments of hooks are masked like those of programs.
-func TestConfig_PrintMasksHooks(t *testing.T) {
+func TestPrint_MasksSecretsInArgumentsOfHooks(t *testing.T) {
 	c := parse(t, "process_groups: [{name: kv, pre_stop: [{command: a, args: [--token, q7]}]}]") // too short to be masked wherever it occurs
 	got := print(t, c)
 	if strings.Contains(got, "q7") || !strings.Contains(got, "***") {

@@ -73,7 +73,7 @@ func TestParse_ReportsWrongVariablesByLine(t *testing.T) {
 }
 
 // A secret that comes from the environment is not printed.
-func TestPrint_MasksSecretsFromVariables(t *testing.T) {
+func TestPrint_MasksSecretsThatComeFromEnvironment(t *testing.T) {
 	t.Setenv("DB_PASSWORD", "correct horse")
 	c := parse(t, "process_groups: [{name: kv, args: ['--to=${DB_PASSWORD}@db'], env: {URL: 'x${DB_PASSWORD}'}}]")
 	if text := print(t, c); strings.Contains(text, "horse") || !strings.Contains(text, "--to=***@db") {
@@ -105,7 +105,7 @@ func TestPrint_KeepsNamesThatContainSecret(t *testing.T) {
 }
 
 // Clients find the launcher's directory although they lack the variables of the launcher.
-func TestDirOf_WorksWithoutVariablesOfLauncher(t *testing.T) {
+func TestDirOf_FindsDirectoryEvenIfVariablesOfLauncherAreUnset(t *testing.T) {
 	os.Unsetenv("UNSET")
 	file := filepath.Join(t.TempDir(), "f.yaml")
 	for text, want := range map[string]string{
@@ -129,7 +129,7 @@ func TestDirOf_WorksWithoutVariablesOfLauncher(t *testing.T) {
 
 // Variables of files are part of the configuration of a group: they are checked, printed by the name
 // of the file only, compared by a reload, and overridden by env.
-func TestLoad_ReadsEnvFiles(t *testing.T) {
+func TestLoad_VariablesOfEnvFilesBelongToConfigurationOfGroup(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
