@@ -67,6 +67,9 @@ func (e *AbandonedError) Unwrap() []error { return joinErrors(e.DrainError, e.Er
 // message of this package.
 func withoutPrefix(cause error) string { return strings.TrimPrefix(cause.Error(), "graceful: ") }
 
+// maxRequests is the greatest number of requests of a report that reportAndError lists.
+const maxRequests = 10
+
 // reportAndError returns the text of the report followed by the text of err, unless err is nil. An
 // error of httpdrain.Serve lists the oldest requests that Serve has cut, so reportAndError leaves
 // these requests out of the report. Requests that err does not mention stay in the report. They
@@ -76,21 +79,14 @@ func reportAndError(r ctxshutdown.GuardReport, err error) string {
 	if err == nil {
 		return r.String()
 	}
-	text, listed, _ := strings.Cut(r.String(), "; requests: ")
-	var others []string
-	for _, q := range r.Requests() {
-		request := fmt.Sprintf("%s for %v", q.Request, q.Age.Round(time.Millisecond))
-		rest, found := strings.CutPrefix(listed, request)
-		if !found {
-			break // the text of the report does not list the remaining requests, only their number
-		}
-		listed = strings.TrimPrefix(rest, ", ")
+	text, _, _ := strings.Cut(r.String(), "; requests: ")
+	before := "; oldest requests: "
+	requests := r.Requests()
+	for _, q := range requests[:min(len(requests), maxRequests)] {
 		if !strings.Contains(err.Error(), q.Request+" for ") {
-			others = append(others, request)
+			text += fmt.Sprintf("%s%s for %v", before, q.Request, q.Age.Round(time.Millisecond))
+			before = ", "
 		}
-	}
-	if len(others) > 0 {
-		text += "; requests: " + strings.Join(others, ", ") + listed
 	}
 	return text + "; also: " + err.Error()
 }
