@@ -71,16 +71,17 @@ func init() {
 		leave("setsid", "hidden")
 		io.Copy(io.Discard, os.Stdin)
 	}
-	if os.Getenv(asRole) == "headless" {
+	if strings.HasPrefix(os.Getenv(asRole), "headless") {
 		runtime.LockOSThread() // keeps the main goroutine on the main thread
 	}
-	// The role "headless" ends the main thread and runs on in another thread.
-	roles["headless"] = func([]string) {
+	// The role "headless" ends the main thread and runs on in another thread, in the role of its argument,
+	// or else "hidden".
+	roles["headless"] = func(args []string) {
 		go func() {
 			for stateOf("self/task/"+strconv.Itoa(os.Getpid())) != "Z" {
 				runtime.Gosched()
 			}
-			roles["hidden"](nil)
+			roles[append(args, "hidden")[0]](nil)
 		}()
 		syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
 	}

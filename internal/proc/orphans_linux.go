@@ -1,8 +1,11 @@
 package proc
 
 import (
+	"bytes"
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -135,6 +138,9 @@ func killOrphansIn(list func() []int) {
 // orphansIn returns those of the processes with the given pids that killOrphanProcesses kills.
 func orphansIn(pids []int) (found []Member) {
 	for _, pid := range pids {
+		if !mayHaveMark(pid) {
+			continue
+		}
 		m, ok := stat(pid)
 		if !ok || pid == os.Getpid() || m.kernel || m.zombie || !m.isOfThisUser() {
 			continue
@@ -149,4 +155,13 @@ func orphansIn(pids []int) (found []Member) {
 		}
 	}
 	return found
+}
+
+// mayHaveMark reports whether the environment of a process may contain a mark. For most processes of
+// a machine the answer is no, so orphansIn reads one file of them instead of three. An empty
+// environment may be that of a process whose main thread has ended; then orphansIn must look at the
+// other threads, as environ does.
+func mayHaveMark(pid int) bool {
+	env, err := readFile(procFile(pid, "environ"))
+	return !errors.Is(err, fs.ErrPermission) && (len(env) == 0 || bytes.Contains(env, []byte(markKey+"=")))
 }

@@ -64,17 +64,10 @@ func init() {
 	// see randomNamespace.
 	roles["look-twice"] = func(args []string) {
 		proc.SetNamespace(args[0])
-		orphan := func() *exec.Cmd {
-			cmd, err := startMarked(fmt.Sprintf("%d-1-%s-RANDOM", os.Getpid(), args[0]), 0)
-			if err != nil {
-				panic(err)
-			}
-			return cmd
-		}
-		orphans, looks := []*exec.Cmd{orphan()}, 0
+		orphans, looks := []*exec.Cmd{mustStartOrphan(args[0])}, 0
 		proc.KillOrphansIn(func() []int {
 			if looks++; looks == 2 {
-				orphans = append(orphans, orphan())
+				orphans = append(orphans, mustStartOrphan(args[0]))
 			}
 			return proc.PIDs()
 		})
@@ -82,6 +75,19 @@ func init() {
 			cmd.Process.Signal(syscall.SIGTERM) // ends the processes that have not received SIGKILL before
 			fmt.Println(cmd.Wait())
 		}
+	}
+	// The role "look-often" kills an orphan. Whenever it looks at the processes, there is a new orphan. The
+	// role prints how often it has looked. The argument is its namespace; see randomNamespace.
+	roles["look-often"] = func(args []string) {
+		proc.SetNamespace(args[0])
+		looks := 0
+		proc.KillOrphansIn(func() []int {
+			looks++
+			cmd := mustStartOrphan(args[0])
+			go cmd.Wait()
+			return []int{cmd.Process.Pid}
+		})
+		fmt.Println(looks)
 	}
 	// The role "blind" cannot open any file. It prints whether the owner of a mark is known to be dead.
 	roles["blind"] = func(args []string) {
@@ -277,6 +283,49 @@ func startMarked(marks string, user uint32) (*exec.Cmd, error) {
 		_, err = io.ReadFull(out, make([]byte, len("ready\n")))
 	}
 	return cmd, err
+}
+
+// mustStartOrphan starts a process with the mark of a dead program: one that had the pid of this
+// program, but was started earlier.
+func mustStartOrphan(ns string) *exec.Cmd {
+	cmd, err := startMarked(fmt.Sprintf("%d-1-%s-RANDOM", os.Getpid(), ns), 0)
+	if err != nil {
+		panic(err)
+	}
+	return cmd
+}
+
+// A process whose main thread has ended is killed like others that a dead program has left behind,
+// although /proc shows it without an environment.
+func TestStart_KillsLeftoverWithoutMainThread(t *testing.T) {
+	ns := randomNamespace()
+	spec := self("headless polite")
+	orphan := exec.Command(spec.Args[0])
+	orphan.Env = append(spec.Env, fmt.Sprintf("%s=%d-1-%s-RANDOM", proc.MarkVariable, os.Getpid(), ns))
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	orphan.Stdout, orphan.ExtraFiles = w, []*os.File{w}
+	err = orphan.Start()
+	w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(r).ReadString('\n'); err != nil {
+		t.Error(err)
+	}
+	awaitDone(t, start(t, self("next "+ns)))
+	orphan.Process.Signal(syscall.SIGTERM) // ends the process if it has not received SIGKILL before
+	testkit.Equal(t, "end", fmt.Sprint(orphan.Wait()), "signal: killed")
+}
+
+// The search for what dead programs have left ends, even if they start new processes faster than these
+// are killed.
+func TestStart_EndsSearchThoughNewLeftoversAppear(t *testing.T) {
+	looks := readLine(t, start(t, self("look-often "+randomNamespace())))
+	testkit.Equal(t, "looks", looks, strconv.Itoa(proc.MaxLooks))
 }
 
 // A process that has started others while the processes were listed does not leave these behind.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -124,6 +125,25 @@ func read(fd int, b []byte) (n int, err error) {
 	}
 }
 
+// readFile returns the content of a file in /proc. os.ReadFile begins with 512 bytes, so it needs
+// several system calls for most environments, and a search reads those of all processes.
+func readFile(name string) (content []byte, err error) {
+	fd, err := openForRead(name)
+	if err != nil {
+		return nil, err
+	}
+	defer syscall.Close(fd)
+	content = make([]byte, 0, 4<<10)
+	for {
+		n, err := read(fd, content[len(content):cap(content)])
+		content = content[:len(content)+max(n, 0)]
+		if n <= 0 {
+			return content, err
+		}
+		content = slices.Grow(content, 1)
+	}
+}
+
 // descendants returns the children of a process, their children, and so on. Unlike a search in all
 // of /proc, it takes less than a millisecond. It misses processes whose parent has exited, and may
 // miss one if another child ends at the same time. It finds nothing on kernels without
@@ -152,13 +172,13 @@ func threads(pid int) (dirs []string) {
 
 // environ returns the environment that a process was started with.
 func environ(pid int) ([]byte, error) {
-	env, err := os.ReadFile(procFile(pid, "environ"))
+	env, err := readFile(procFile(pid, "environ"))
 	if len(env) > 0 || errors.Is(err, fs.ErrPermission) {
 		return env, err
 	}
 	// If the main thread has ended and others run on, read the environment from another thread.
 	for _, task := range threads(pid) {
-		if env, err := os.ReadFile(filepath.Join(task, "environ")); len(env) > 0 {
+		if env, err := readFile(filepath.Join(task, "environ")); len(env) > 0 {
 			return env, err
 		}
 	}
