@@ -66,7 +66,7 @@ func TestCallContext_ReturnsErrorOrPanicOfFunction(t *testing.T) {
 }
 
 // CallContext returns when its context ends. A panic after that is passed to late.
-func TestCallContext_ReportsLatePanic(t *testing.T) {
+func TestCallContext_PanicAfterItReturnedIsPassedToCallback(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	proceed, late := make(chan struct{}), make(chan *callback.PanicError)
 	err := callback.CallContext(ctx, "F", func(context.Context) error { cancel(); <-proceed; panic(errInjected) },

@@ -125,7 +125,7 @@ func begin(cfg spec.Group) *host {
 
 // The progress deadline of a rollback begins with the rollback. Replacing a process is progress,
 // also if the process has a third revision.
-func TestRollback_EachReplacedProcessIsProgress(t *testing.T) {
+func TestRollback_EachReplacementRestartsProgressDeadline(t *testing.T) {
 	const took = 2 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		cfg := group("web", 6)
@@ -169,7 +169,7 @@ func TestController_StartsNoReplacementBeforeExitIsHandled(t *testing.T) {
 
 // An unhealthy job counts as finished before it has ended. If it was not stopped yet, the next
 // launcher counts it.
-func TestState_UnhealthyJobCountsAsFinishedOnce(t *testing.T) {
+func TestState_UnhealthyJobCountsAsFinishedOnceAcrossLaunchers(t *testing.T) {
 	job := group("job", 2)
 	job.Job, job.Restart.Policy = true, spec.Never
 	h := begin(job)
@@ -183,7 +183,7 @@ func TestState_UnhealthyJobCountsAsFinishedOnce(t *testing.T) {
 
 // A program that is asked whether it could take over gets the group as it was at one moment, while
 // this launcher goes on.
-func TestHandoff_DoesNotChangeWithController(t *testing.T) {
+func TestHandoff_IsSnapshotThatLaterRollbackDoesNotChange(t *testing.T) {
 	cfg := group("web", 2)
 	h := begin(cfg)
 	cfg.Command = []string{"second"}

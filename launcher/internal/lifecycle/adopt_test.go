@@ -44,7 +44,7 @@ func stopTimes(c *spec.Group) {
 
 // An adopted process keeps its state, ready or stopping. The time that it has spent stopping
 // counts.
-func TestAdoptedProcess_KeepsState(t *testing.T) {
+func TestAdoptedProcess_KeepsStateAndTimeSpentStopping(t *testing.T) {
 	cfg := config(stopTimes)
 	m, actions := adopt(cfg, time.Minute, 0)
 	testkit.Equal(t, "actions for a ready process", actions, []string{"register"})

@@ -37,7 +37,7 @@ func spawnExpecting(cfg spec.Group, p spec.Protocol) *simulation {
 
 // A process with protocol auto that says nothing is ready after the settle time, and is stopped by
 // signals after one call that it does not answer.
-func TestAuto_SilentProcessIsReadyAfterSettleTime(t *testing.T) {
+func TestAuto_ProcessThatSendsNoMessageIsReadyAfterSettleTime(t *testing.T) {
 	m := spawn(config(auto))
 	m.readinessFails(codes.Unavailable)
 	m.pass(lifecycle.SettleTime - time.Millisecond)
@@ -97,7 +97,7 @@ func TestAuto_ReportingProcessIsReadyWhenItSaysSo(t *testing.T) {
 }
 
 // The lifecycle protocol wins, whichever of the two a process has used first.
-func TestAuto_LifecycleProtocolIsPreferredToNotify(t *testing.T) {
+func TestAuto_LifecycleProtocolWinsIfProcessUsesNotifyToo(t *testing.T) {
 	m := spawn(config(auto))
 	m.readinessFails(codes.Unavailable)
 	m.notify("READY=1")
@@ -137,7 +137,7 @@ func TestAuto_ProcessMustReportReadyIfEarlierOnesDid(t *testing.T) {
 }
 
 // With probes, their success is enough for a process that says nothing.
-func TestAuto_ProbesDecideForSilentProcess(t *testing.T) {
+func TestAuto_ProcessThatSendsNoMessageIsReadyWhenProbesSucceed(t *testing.T) {
 	m := spawn(config(autoWithProbe))
 	m.readinessFails(codes.Unavailable)
 	m.pass(20 * time.Second)
@@ -153,7 +153,7 @@ func TestAuto_ProbesDecideForSilentProcess(t *testing.T) {
 
 // A process that was taken for silent and then uses the lifecycle protocol is stopped by it. Reports
 // that it is still starting do not fail it.
-func TestAuto_ProcessThatSpeaksLifecycleProtocolAfterSettleTimeIsStoppedByIt(t *testing.T) {
+func TestAuto_ProcessThatUsesLifecycleProtocolLateIsStoppedByIt(t *testing.T) {
 	m := spawn(config(auto))
 	m.readinessFails(codes.Unavailable)
 	m.pass(lifecycle.SettleTime)
@@ -175,7 +175,7 @@ func TestAuto_ProcessThatSpeaksLifecycleProtocolAfterSettleTimeIsStoppedByIt(t *
 }
 
 // The launcher that adopts a process knows its protocol from the earlier launcher.
-func TestAuto_AdoptedProcessKeepsProtocol(t *testing.T) {
+func TestAuto_AdoptedProcessKeepsProtocolOfEarlierLauncher(t *testing.T) {
 	m := simulate(config(auto))
 	actions := m.step(lifecycle.Event{Kind: lifecycle.OnAdopted, ReadyAt: m.begin, Uses: spec.GRPC})
 	testkit.Equal(t, "actions", actions, []string{"register"})
@@ -275,7 +275,7 @@ func TestWatchdog_StopsSilentProcess(t *testing.T) {
 }
 
 // The watchdog also holds for a process that uses the lifecycle protocol.
-func TestWatchdog_AppliesToLifecycleProtocol(t *testing.T) {
+func TestWatchdog_StopsSilentProcessThatUsesLifecycleProtocolToo(t *testing.T) {
 	m := spawn(config(func(cfg *spec.Group) { cfg.Protocol, cfg.Watchdog, cfg.LivenessInterval = spec.Auto, 10*time.Second, 0 }))
 	m.readiness(pb.ReadinessResponse_READY)
 	m.pass(9 * time.Second)

@@ -12,7 +12,7 @@ import (
 
 // The slowest possible process takes exactly Bound: its router never answers, it requests more time
 // again and again, it ignores SIGTERM, and it does not even end after SIGKILL.
-func TestBound_SlowestPossibleProcessTakesExactlyBound(t *testing.T) {
+func TestBound_IsTimeUntilSlowestPossibleProcessIsGivenUp(t *testing.T) {
 	for name, total := range map[string]time.Duration{"without a total deadline": 0, "with a total deadline": 10 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(func(c *spec.Group) {

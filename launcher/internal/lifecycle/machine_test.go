@@ -50,7 +50,7 @@ func TestMachine_GoesThroughStatesFromStartToReap(t *testing.T) {
 
 // If a process has reported how its drain ended and does not exit, the reason for which it is ended
 // says so.
-func TestShutdown_ReasonSaysHowDrainEnded(t *testing.T) {
+func TestShutdown_ReasonForSignalSaysHowReportedDrainEnded(t *testing.T) {
 	for failure, want := range map[string]string{
 		"":          "the process reported that its drain is complete, but did not exit within 10s",
 		"disk full": "the process reported that its drain has failed, and did not exit within 10s",
@@ -179,7 +179,7 @@ func TestShutdown_ProcessThatAsksGetsMoreTimeUpToMaximum(t *testing.T) {
 
 // By default the launcher does not end a process whose grace period is over. It asks the process for
 // its state, and reports the answer once.
-func TestGracePeriod_EndIsReportedAndStopsNoProcess(t *testing.T) {
+func TestGracePeriod_ByDefaultItsEndIsReportedAndStopsNoProcess(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		answer func(m *simulation) []string
@@ -214,7 +214,7 @@ func TestGracePeriod_EndIsReportedAndStopsNoProcess(t *testing.T) {
 }
 
 // A grace period that comes with the order to stop is enforced.
-func TestGracePeriod_OfStopOrderIsEnforced(t *testing.T) {
+func TestGracePeriod_GivenWithStopOrderIsEnforced(t *testing.T) {
 	m := ready(config(nil))
 	m.step(lifecycle.Event{Kind: lifecycle.OnStop, Grace: time.Second})
 	m.deregistered()
@@ -225,7 +225,7 @@ func TestGracePeriod_OfStopOrderIsEnforced(t *testing.T) {
 
 // A process that drains when the launcher itself is stopped is asked again, if the launcher's total
 // deadline leaves it less time than it was told.
-func TestShorterDeadline_IsSentToDrainingProcess(t *testing.T) {
+func TestShorterDeadline_IsSentToDrainingProcessWhenLauncherStops(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		m    *simulation
@@ -246,7 +246,7 @@ func TestShorterDeadline_IsSentToDrainingProcess(t *testing.T) {
 
 // If the launcher is stopped while the first call is on its way, the process is asked again after its
 // answer.
-func TestShorterDeadline_IsSentAfterPendingCall(t *testing.T) {
+func TestShorterDeadline_IsSentOnceFirstShutdownCallIsAnswered(t *testing.T) {
 	m := ready(config(nil))
 	m.stop()
 	testkit.Equal(t, "the call", m.deregistered(), []string{"shutdown"})
@@ -337,7 +337,7 @@ func TestShutdown_SendsSignalsToProcessWithoutProtocol(t *testing.T) {
 	})
 }
 
-func TestMachine_DerivesOutcomeFromExit(t *testing.T) {
+func TestMachine_OutcomeDependsOnExitStatusAndStop(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		ends    func(m *simulation)
@@ -367,7 +367,7 @@ func TestMachine_DerivesOutcomeFromExit(t *testing.T) {
 }
 
 // The last message of a process is not replaced by the error of a call that no longer reaches it.
-func TestMachine_FailedCallDoesNotReplaceLastMessage(t *testing.T) {
+func TestMachine_ErrorOfCallAfterExitDoesNotReplaceLastMessage(t *testing.T) {
 	m := draining(config(nil))
 	m.pushEnd("")
 	m.statusFails(codes.Unavailable)
@@ -377,7 +377,7 @@ func TestMachine_FailedCallDoesNotReplaceLastMessage(t *testing.T) {
 
 // A total deadline reserves a fifth of itself for SIGTERM and SIGKILL, even if the router does not
 // answer in time.
-func TestTotalDeadline_ReservesTimeForSIGTERMAndSIGKILL(t *testing.T) {
+func TestTotalDeadline_LeavesOneFifthForSIGTERMAndSIGKILL(t *testing.T) {
 	cfg := config(func(c *spec.Group) {
 		c.Shutdown.Grace, c.Shutdown.Max = 20*time.Second, time.Minute
 		c.Shutdown.SIGTERMTimeout, c.Shutdown.TotalDeadline = 5*time.Second, 10*time.Second
@@ -434,7 +434,7 @@ func TestLiveness_StopsUnhealthyProcess(t *testing.T) {
 
 // The process reports that it is ready while a readiness check is under way. Then WARMING,
 // UNHEALTHY or no answer to that check is not a failed check. DRAINING still counts.
-func TestReadiness_CheckBegunBeforeReportReadyDoesNotFail(t *testing.T) {
+func TestReadiness_OutdatedAnswerAfterReadyReportIsNoFailedCheck(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(m *simulation) []string
 		want   lifecycle.State
@@ -569,7 +569,7 @@ func TestMachine_KillsProcessInTimeWhateverHappens(t *testing.T) {
 
 // States only move forward, except from BLOCKED to DRAINING and from READY to WARMING. An ended
 // process keeps its state.
-func TestState_OnlyMovesForward(t *testing.T) {
+func TestState_OnlyMovesForwardExceptWarmingAndBlocked(t *testing.T) {
 	for from := lifecycle.Spawning; from <= lifecycle.Gone; from++ {
 		for to := lifecycle.Spawning; to <= lifecycle.Gone; to++ {
 			want := to > from && !from.Ended() || from == lifecycle.Blocked && to == lifecycle.Draining || from == lifecycle.Ready && to == lifecycle.Warming
@@ -583,7 +583,7 @@ func TestState_OnlyMovesForward(t *testing.T) {
 // In the last two polls before its end, a process is asked for a report, and the last one is kept:
 // before the maximum, before the end of an enforced grace period, and before the total deadline of
 // the launcher.
-func TestShutdown_AsksForReportBeforeEnd(t *testing.T) {
+func TestShutdown_AsksWhatDrainWaitsForShortlyBeforeDeadline(t *testing.T) {
 	for name, test := range map[string]struct {
 		cfg   spec.Group
 		limit time.Duration // when the launcher sends SIGTERM; 0: it is not stopped

@@ -61,7 +61,7 @@ func TestReadiness_NeedsBothProbeAndProtocol(t *testing.T) {
 }
 
 // A process does not become ready with the message that its readiness probe has failed.
-func TestReadiness_ReplacesMessageOfFailedProbe(t *testing.T) {
+func TestReadiness_ReadyProcessHasNoMessageOfEarlierFailedProbe(t *testing.T) {
 	for _, protocol := range []spec.Protocol{spec.GRPC, spec.Notify, spec.Auto, spec.Signals} {
 		m := spawn(config(func(cfg *spec.Group) { cfg.Protocol, cfg.ReadinessProbe = protocol, tcp() }))
 		m.pushReady()
@@ -77,7 +77,7 @@ func TestReadiness_ReplacesMessageOfFailedProbe(t *testing.T) {
 
 // The answer to a call made before the process reported that it is ready does not replace that report
 // while a probe still has to succeed.
-func TestReadiness_ReportCountsMoreThanOlderAnswer(t *testing.T) {
+func TestReadiness_AnswerToEarlierCallDoesNotReplaceReadyReport(t *testing.T) {
 	for name, answer := range map[string]func(m *simulation) []string{
 		"warming":   func(m *simulation) []string { return m.readiness(pb.ReadinessResponse_WARMING) },
 		"no answer": func(m *simulation) []string { return m.readinessFails(codes.Unavailable) },
@@ -159,7 +159,7 @@ func TestProbe_TimeoutNamesProbe(t *testing.T) {
 }
 
 // An adopted process that was ready is ready without new results of its probes.
-func TestProbe_AdoptedProcessStaysReady(t *testing.T) {
+func TestProbe_AdoptedReadyProcessIsReadyWithoutNewResult(t *testing.T) {
 	m := simulate(config(func(cfg *spec.Group) {
 		cfg.Protocol, cfg.StartupProbe, cfg.ReadinessProbe = spec.Signals, tcp(), tcp()
 	}))

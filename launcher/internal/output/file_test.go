@@ -153,7 +153,7 @@ func TestFile_DropsLinesWhileDiskIsBlocked(t *testing.T) {
 
 // A slow reader of a pipe gets a note with the number of missing lines, which does not mention a
 // disk.
-func TestTo_NotesHowManyLinesSlowReaderHasMissed(t *testing.T) {
+func TestFile_WrittenToSlowPipeNotesNumberOfMissingLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader, out := io.Pipe()
 		f := output.To(out, 100, nil)
@@ -192,7 +192,7 @@ func TestOpen_MakesMissingDirectory(t *testing.T) {
 
 // The writer opens nothing before start is closed. Otherwise it could open a file that is being
 // removed, and write to a file without a name.
-func TestOpen_CreatesFileOnlyAfterStart(t *testing.T) {
+func TestOpen_CreatesNoFileBeforeStartChannelIsClosed(t *testing.T) {
 	for range 100 { // in one of these rounds, a writer that does not wait for start would create the file too early
 		dir, start := filepath.Join(t.TempDir(), "dir"), make(chan struct{})
 		path := filepath.Join(dir, "log")
@@ -346,7 +346,7 @@ func (d *tearing) Write(b []byte) (n int, err error) {
 
 // When the disk has space again, a note stands where lines are missing, and each line is on a line
 // of its own.
-func TestFile_MarksWhereLinesWereLost(t *testing.T) {
+func TestFile_AfterFullDiskNotesWhereLinesAreMissing(t *testing.T) {
 	d := &tearing{full: []bool{false, true, true, false, false}}
 	f := output.To(d, 1<<20, nil)
 	if err := write(f, &output.Counts{}, "one\ntwo\nthree\nfour\nfive\n"); err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // A secret is masked however the reads and the pieces of a long line divide it.
-func TestReadLines_MasksSecretsAcrossReadsAndPieces(t *testing.T) {
+func TestReadLines_MasksSecretsHoweverReadsDivideThem(t *testing.T) {
 	m := mask.New([]string{"hunter2", strings.Repeat("0123456789", 20)})
 	text := "login hunter2\r\n\n12345678hunter2 an hunter2hunter2\n" + strings.Repeat("0123456789", 20) + ", of 20\nlast hunter2"
 	want := []string{"login ***", "", "12345678*** an ", "******", "***", ", of 20", "last ***"}
@@ -39,7 +39,7 @@ func TestReadLines_MasksSecretsAcrossReadsAndPieces(t *testing.T) {
 }
 
 // A line that has exactly the length of a piece is one line, also if its line break comes later.
-func TestReadLines_DoesNotAddEmptyLineAfterFullPiece(t *testing.T) {
+func TestReadLines_AddsNoEmptyLineIfLineHasExactlyMaximumLength(t *testing.T) {
 	var got []string
 	r := iotest.OneByteReader(strings.NewReader("0123456789\n0123456789x\n"))
 	if err := output.ReadLines(r, 10, nil, func(line string) { got = append(got, line) }); err != nil {
@@ -84,7 +84,7 @@ func (e endless) Read(p []byte) (n int, err error) {
 
 // A pause in the middle of a line loses nothing and splits nothing: another reader goes on with what
 // the first one has kept.
-func TestReadLines_KeepsUnfinishedLineForNextReader(t *testing.T) {
+func TestReadLines_NextReaderContinuesUnfinishedLineAfterPause(t *testing.T) {
 	p, err := proc.Start(proc.Spec{Args: []string{"/bin/sh", "-c", "echo one; printf tw; read x; echo o; echo three"}})
 	if err != nil {
 		t.Fatal(err)

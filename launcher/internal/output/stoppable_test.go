@@ -14,7 +14,7 @@ import (
 )
 
 // After Stop, the reader reads to the end of the current line, and nothing of the next one.
-func TestStoppableReader_StopsAtLineEnd(t *testing.T) {
+func TestStoppableReader_AfterStopReadsToEndOfLineOnly(t *testing.T) {
 	const never = time.Hour // longer than any test may take, so a test that waits this long times out
 	for _, c := range []struct {
 		name, before, after string // the process prints the text before, then Stop is called, then it prints the text after
@@ -67,7 +67,7 @@ func TestStoppableReader_StopsAtLineEnd(t *testing.T) {
 }
 
 // The reader waits for the rest of the current line, even if it is printed after Stop.
-func TestStoppableReader_WaitsForRestOfLine(t *testing.T) {
+func TestStoppableReader_WaitsForRestOfLinePrintedAfterStop(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 // The test calls Keep for every small group in every state. Keep must respect MinHealthy and
 // MaxSurge and end with the desired number of instances. While the roll is paused, Keep must not
 // stop any instance.
-func TestKeep_RespectsMinHealthyAndMaxSurgeInEveryState(t *testing.T) {
+func TestKeep_RespectsMinHealthyAndMaxSurgeFromEveryState(t *testing.T) {
 	everyConfig(func(c roll.Config) {
 		c.MinReady = time.Second
 		for _, paused := range []bool{false, true} {
@@ -104,7 +104,7 @@ func keep(t *testing.T, c roll.Config, v roll.View, paused bool) {
 
 // The wait for canaries ends when as many instances as there are canaries have been available for
 // CanaryWait.
-func TestCanaryUntil_ReturnsEndOfWaitForCanaries(t *testing.T) {
+func TestCanaryUntil_ReturnsTimeAtWhichCanaryWaitEnds(t *testing.T) {
 	c := roll.Config{Desired: 4, MaxSurge: 1, MinReady: time.Minute, Canary: 2, CanaryWait: time.Hour}
 	canaries := []roll.Instance{
 		{ID: "late", Version: roll.New, Health: roll.Ready, Since: 9 * time.Minute},

@@ -151,7 +151,7 @@ func (w *world) counts() (n [2]counts) {
 	return n
 }
 
-// TestNext_AgreesWithKubernetes calls Next in each state of a recorded Deployment, and compares its
+// TestNext_DecidesAsKubernetesDeploymentInRecordedStates calls Next in each state of a recorded Deployment, and compares its
 // decision with that of the controllers. There are two intended differences:
 //
 //   - A Deployment does not count a pod that has been told to stop. Here an instance counts until
@@ -160,7 +160,7 @@ func (w *world) counts() (n [2]counts) {
 //   - If a pod has been ready for less than minReadySeconds, a Deployment treats it as unavailable
 //     and stops it before other pods. Here such an instance already serves requests, so it is kept
 //     while fewer than MinHealthy instances are available.
-func TestNext_AgreesWithKubernetes(t *testing.T) {
+func TestNext_DecidesAsKubernetesDeploymentInRecordedStates(t *testing.T) {
 	text, err := os.ReadFile("testdata/kubernetes.jsonl")
 	if err != nil {
 		t.Fatal(err)

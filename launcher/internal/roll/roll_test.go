@@ -100,7 +100,7 @@ func TestNext_ChecksMinHealthyBeforeEachStop(t *testing.T) {
 	testkit.Equal(t, "after a crash between two stops", action, roll.Action{Do: roll.Start, Version: roll.New})
 }
 
-func TestNext_ReplacesNeverReadyInstances(t *testing.T) {
+func TestNext_ReplacesInstancesThatAreNeverReady(t *testing.T) {
 	c := roll.Config{Desired: 3, MinHealthy: 2}
 	w := newWorld(c, 1)
 	w.add(roll.Old, roll.Starting)
@@ -158,7 +158,7 @@ func TestNext_PausesRollAfterFailure(t *testing.T) {
 	}
 }
 
-func TestState_RollsBackOnFailure(t *testing.T) {
+func TestState_RollsBackIfReplacementFailsAndPolicyIsRollback(t *testing.T) {
 	w := begin(roll.Config{Desired: 2, MinHealthy: 2, MaxSurge: 1, OnFailure: roll.Rollback}, 2)
 	w.isReady("new-3")
 	w.ends("old-1")
@@ -171,7 +171,7 @@ func TestState_RollsBackOnFailure(t *testing.T) {
 	w.expectLog(t, "0s new-3 has ended", "0s rolled back paused=false given up=0: failures of new instances in a row: 1")
 }
 
-func TestState_RollbackPausesAfterFailure(t *testing.T) {
+func TestState_RollbackThatFailsPauses(t *testing.T) {
 	w := begin(roll.Config{Desired: 1, OnFailure: roll.Rollback}, 1)
 	w.ends("old-1")
 	w.ends("new-2")
@@ -180,7 +180,7 @@ func TestState_RollbackPausesAfterFailure(t *testing.T) {
 	w.expectLog(t, "0s old-3 crashes", "0s rolling back paused=true given up=0: failures of old instances in a row: 1")
 }
 
-func TestState_RollbackByOrderRemovesNewInstances(t *testing.T) {
+func TestState_RollbackByOrderReplacesNewInstancesByOldRevision(t *testing.T) {
 	w := begin(roll.Config{Desired: 2, MinHealthy: 1, MaxSurge: 1}, 2)
 	w.isReady("new-3")
 	w.state = w.state.Rollback(w.config, w.view, "by order")
@@ -194,7 +194,7 @@ func TestState_RollbackByOrderRemovesNewInstances(t *testing.T) {
 	}
 }
 
-func TestOnFailureContinue_KeepsOneOldInstancePerFailure(t *testing.T) {
+func TestOnFailureContinue_KeepsOldInstanceForEachFailedReplacement(t *testing.T) {
 	w := begin(roll.Config{Desired: 3, MinHealthy: 3, MaxSurge: 1, OnFailure: roll.Continue}, 3)
 	w.ends("new-4")
 	w.expectLog(t, "0s start new", "0s new-4 crashes", "0s rolling paused=false given up=1: failures of new instances in a row: 1", "0s start new")
@@ -245,7 +245,7 @@ func TestScaleDown_OfOldInstanceStopsNoOtherInstance(t *testing.T) {
 	}
 }
 
-func TestNext_RetriesWithBackoff(t *testing.T) {
+func TestNext_RetriesFailedReplacementWithBackoff(t *testing.T) {
 	w := begin(roll.Config{Desired: 1, MinHealthy: 1, MaxSurge: 1, Retries: 3, Backoff: time.Second, MaxBackoff: 3 * time.Second}, 1)
 	w.ends("new-2")
 	w.expectLog(t, "0s start new", "0s new-2 crashes")
@@ -262,7 +262,7 @@ func TestNext_RetriesWithBackoff(t *testing.T) {
 	w.expectLog(t, "6s rolling paused=true given up=0: failures of new instances in a row: 4")
 }
 
-func TestNext_SuccessResetsFailureCount(t *testing.T) {
+func TestNext_ReplacementThatSucceedsResetsFailureCount(t *testing.T) {
 	w := begin(roll.Config{Desired: 2, MinHealthy: 2, MaxSurge: 1, Retries: 1}, 2)
 	w.ends("new-3")
 	w.isReady("new-4")
@@ -289,7 +289,7 @@ func TestNext_WaitsForCanariesBeforeItReplacesOthers(t *testing.T) {
 
 // Canaries that are checked let the others follow only after they have passed a check that began
 // after the wait. A check that they passed earlier does not suffice.
-func TestNext_WaitsForCanaryCheckThatBeganAfterWait(t *testing.T) {
+func TestNext_NeedsCanaryCheckThatBeganAfterCanaryWait(t *testing.T) {
 	c := roll.Config{Desired: 2, MinHealthy: 2, MaxSurge: 1, Canary: 1, CanaryWait: time.Minute, Checked: true, ProgressDeadline: time.Hour}
 	w := begin(c, 2)
 	w.view.Now = time.Second
@@ -332,7 +332,7 @@ func TestNext_RollsBackWhenCanariesFailTheirCheck(t *testing.T) {
 }
 
 // A check that gives no answer until the progress deadline after the wait is a failure of the roll.
-func TestNext_CheckWithoutAnswerFailsRollAtDeadline(t *testing.T) {
+func TestNext_CanaryCheckWithoutAnswerFailsRollAtProgressDeadline(t *testing.T) {
 	for policy, want := range map[roll.OnFailure]string{
 		roll.Pause:    "40s canary paused=true given up=0: the check of the canaries has given no answer for 30s",
 		roll.Rollback: "40s rolling back paused=false given up=0: the check of the canaries has given no answer for 30s",
@@ -387,7 +387,7 @@ func TestOnFailureContinue_PausesWhenCanaryFails(t *testing.T) {
 	w.expectLog(t, "0s new-4 crashes", "0s canary paused=true given up=0: failures of new instances in a row: 1")
 }
 
-func TestNext_PausesAtProgressDeadline(t *testing.T) {
+func TestNext_PausesRollWithoutProgressAtDeadline(t *testing.T) {
 	w := begin(roll.Config{Desired: 2, MinHealthy: 2, MaxSurge: 1, ProgressDeadline: 10 * time.Second}, 2)
 	w.view.Now = 9 * time.Second
 	w.isReady("new-3") // an instance that becomes ready counts as progress
@@ -402,7 +402,7 @@ func TestNext_PausesAtProgressDeadline(t *testing.T) {
 	w.expectLog(t, "19s rolling paused=true given up=0: no progress for 10s")
 }
 
-func TestNext_RollReachesNewNumberOfInstances(t *testing.T) {
+func TestNext_RollAlsoReachesChangedNumberOfInstances(t *testing.T) {
 	for _, desired := range []int{0, 2, 5} {
 		w := begin(roll.Config{Desired: desired, MaxSurge: 1}, 3)
 		w.settle()

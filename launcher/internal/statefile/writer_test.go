@@ -87,7 +87,7 @@ func TestWriter_RetriesFailedWriteWithBackoff(t *testing.T) {
 }
 
 // If a write has failed, further changes do not lengthen the pause before the next attempt.
-func TestWriter_ChangesDoNotProlongPause(t *testing.T) {
+func TestWriter_ChangesDoNotProlongPauseAfterFailedWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := statefile.Path(t.TempDir())
 		w, err := start(path, func() {}, func(error) {})
@@ -146,7 +146,7 @@ func TestFlush_ReturnsWhenDiskHangs(t *testing.T) {
 }
 
 // Start, too, waits at most ten seconds.
-func TestStart_ReturnsWhenDiskHangs(t *testing.T) {
+func TestStart_ReturnsWithinTenSecondsIfDiskHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		unblock, begin := make(chan bool), time.Now()
 		w, err := start(statefile.Path(t.TempDir()), func() { <-unblock }, func(error) {})

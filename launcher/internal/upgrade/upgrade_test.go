@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // Close waits for all that have entered. While it waits, others can still enter, and once the gate is
 // closed, they wait until it is open.
-func TestGate_CloseWaitsForEnteredAndBlocksEnter(t *testing.T) {
+func TestGate_CloseWaitsForCallersInsideThenBlocksNewOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g upgrade.Gate
 		g.Enter()
@@ -50,7 +50,7 @@ func TestGate_CloseWaitsForEnteredAndBlocksEnter(t *testing.T) {
 }
 
 // Close gives up when its context ends, and leaves the gate open.
-func TestGate_CloseGivesUpWhenContextEnds(t *testing.T) {
+func TestGate_CloseLeavesGateOpenIfItsContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g upgrade.Gate
 		g.Enter()
@@ -66,7 +66,7 @@ func TestGate_CloseGivesUpWhenContextEnds(t *testing.T) {
 }
 
 // Answer says that the program can take over only if it understands the whole handoff.
-func TestAnswer_RefusesUnknownHandoff(t *testing.T) {
+func TestAnswer_RefusesHandoffWithUnknownVersionOrField(t *testing.T) {
 	text, err := json.Marshal(upgrade.Handoff{Version: upgrade.Version, Dir: "/d"})
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestAnswer_RefusesUnknownHandoff(t *testing.T) {
 }
 
 // If the context of a check ends first, the error of the check says why.
-func TestCheck_ReturnsCauseOfItsContext(t *testing.T) {
+func TestCheck_ReturnsCauseIfItsContextEnds(t *testing.T) {
 	cut := errors.New("the caller has given up")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cut)
