@@ -57,6 +57,11 @@ func (l adminLauncher) CheckGroup(name string) error {
 	return err
 }
 
+func (l adminLauncher) IsJob(name string) bool {
+	g, err := l.manager.group(name)
+	return err == nil && g.config().Job
+}
+
 func (l adminLauncher) Process(id string) (*pb.ProcessStatus, error) {
 	st, err := l.manager.Process(id)
 	out := wireStatus(st)

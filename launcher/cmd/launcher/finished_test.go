@@ -22,6 +22,7 @@ func TestRun_ExitsWhenJobsAreDone(t *testing.T) {
 
 	d := s.starts("-f", s.file(), "--exit-when-done=false")
 	d.logs("msg=finished")
+	testkit.Equal(t, "answer to a restart", s.must("restart", "load", "--wait"), "the job runs once more\n")
 	testkit.Equal(t, "exit code of a stop", d.stops(), 0)
 
 	s.write(strings.Replace(job, "CODE", "3", 1))

@@ -29,6 +29,8 @@ type Launcher interface {
 
 	// CheckGroup returns an error if there is no such group.
 	CheckGroup(name string) error
+	// IsJob reports whether the processes of the group are to run to completion.
+	IsJob(group string) bool
 
 	// Health returns the health of a group, or of all groups if name is empty.
 	Health(name string) ([]*pb.GroupHealth, error)

@@ -90,7 +90,8 @@ func (s *service) StopProcess(ctx context.Context, in *pb.StopProcessRequest) (*
 }
 
 // RestartGroup begins, resumes or rolls back a roll. With wait it returns when the roll has ended
-// or paused, with the error of a roll that has failed.
+// or paused, with the error of a roll that has failed. A group of kind job has no roll: it runs once
+// more, and RestartGroup does not wait for that.
 //
 // If the client cancels the call during the wait, the roll continues; see [Launcher].
 func (s *service) RestartGroup(ctx context.Context, in *pb.RestartGroupRequest) (*pb.RestartGroupResponse, error) {
@@ -101,6 +102,9 @@ func (s *service) RestartGroup(ctx context.Context, in *pb.RestartGroupRequest) 
 	switch in.GetOrder() {
 	case pb.RollOrder_BEGIN:
 		doing, done = "rolling", "all processes have been replaced"
+		if s.launcher.IsJob(in.GetGroup()) {
+			doing, done = "the job runs once more", "the job runs once more"
+		}
 	case pb.RollOrder_RESUME:
 		doing, done = "resumed", "all processes have been replaced"
 	case pb.RollOrder_ROLLBACK:
