@@ -328,7 +328,8 @@ func (l *Lifecycle) onReadinessChange(r Readiness, message string) {
 	l.config.logger.Info("readiness", "state", r, "message", message)
 }
 
-// onCheckPanic is called with the lock of the ReadinessCoordinator held.
+// onCheckPanic logs the panic of a check. It is called with the lock of the ReadinessCoordinator
+// held.
 func (l *Lifecycle) onCheckPanic(name string, value any, stack []byte) {
 	l.config.logger.Error("panic in a check", "check", name, "value", value, "stack", string(stack))
 }

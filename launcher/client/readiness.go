@@ -100,7 +100,7 @@ func (c *ReadinessCoordinator) State() Readiness {
 	return r
 }
 
-// refresh runs the checks, and reports a change.
+// refresh runs the checks, and reports a change of the readiness.
 func (c *ReadinessCoordinator) refresh() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
