@@ -22,9 +22,9 @@ func recoverCommand(at *place) *cobra.Command {
 		Short: "Replace a damaged state file, so that the next launcher adopts what runs",
 		Long: "Find the processes that a launcher has kept (on_launcher_death: keep) by the variables in their environment, and write a state file with " +
 			"them, so that the next launcher with this directory adopts them. The damaged file is renamed. Processes that were to be killed " +
-			"with their launcher, and are left, are ended. No launcher may run with the directory.\n\n" +
-			"With the file of -f, listeners are found, too, except for those on port 0. How far a stop has come, scaled-down groups and finished " +
-			"jobs are not known without the state file, nor is what the processes were started with: the next launcher rolls them.",
+			"with their launcher, but still run, are killed now. No launcher may run with the directory.\n\n" +
+			"With the file of -f, listeners are found, too, except for those on port 0. Only the damaged file said how far a stop had come, " +
+			"which groups were scaled down, and which jobs had finished. The next launcher replaces the processes in a roll, because it does not know what they were started with.",
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg := launcher.Config{}

@@ -72,7 +72,7 @@ func runCommand(at *place) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&g.Name, "name", "main", "`name` of the group")
-	f.BoolVar(&whenDone, "exit-when-done", false, "exit when no process is left, and none is started without an order (default if all groups are jobs)")
+	f.BoolVar(&whenDone, "exit-when-done", false, "exit when no process is left, and none will be started unless it is ordered (default if all groups are jobs)")
 	f.StringVar(&kind, "kind", "service", "service, or job for processes that run to completion")
 	f.IntVar(&g.Desired, "desired", 1, "number of processes")
 	f.StringVar(&protocol, "protocol", string(launcher.Auto), "protocol of the processes: grpc, notify (for sd_notify), signals, or auto for whatever they use")
@@ -171,7 +171,8 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 	// installed.
 	cfg.Helper = []string{self, "exec", "--"}
 	cfg.Guardian = []string{self, "guard"}
-	// The new program would be executed with the arguments of this one, so these are checked.
+	// In an upgrade, the new program is executed with the arguments of this one, so the check runs
+	// it with the same arguments.
 	cfg.UpgradeCheck = append([]string{"upgrade-check", "--metrics-now=" + metricsAt, "--"}, os.Args[1:]...)
 	// Up to here, an upgrade check runs the same code as a start, so both read the configuration in
 	// the same way.
