@@ -90,7 +90,7 @@ func (d *decoder) formed(n *yaml.Node, at string, f form, v reflect.Value) {
 	}
 }
 
-// in returns the value of the field v in the form that the file has for this key.
+// The method in returns the value of the field v in the form that the file has for this key.
 func (k *setting) in(v reflect.Value) reflect.Value {
 	switch f, ok := forms[k.form]; {
 	case ok:

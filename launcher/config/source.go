@@ -68,8 +68,8 @@ func (s *Source) indexOf(group string) int {
 	return slices.IndexFunc(s.config.Groups, func(g Group) bool { return g.Name == group })
 }
 
-// at returns err with the position of a key of a group, or err itself if the file has no such
-// group.
+// The method at returns err with the position of the key of a group in the file, or err itself if
+// the file has no such group.
 func (s *Source) at(group, key, rule string, err error) error {
 	n := s.indexOf(group)
 	if n < 0 {
