@@ -371,7 +371,7 @@ func (g group) nomadGaps() {
 	for _, p := range g.probes() {
 		g.gap(p.HTTPGet.Port == "" && p.TCPSocket.Port == "", p.key, "the check is one of a Consul service, because services of Nomad have only http and tcp checks")
 	}
-	g.gap(len(g.ReadinessProbe.Exec.Command) > 0, "readinessProbe.failureThreshold", "is 1, and so is successThreshold, because a check by a command has none")
+	g.gap(len(g.ReadinessProbe.Exec.Command) > 0, "readinessProbe.failureThreshold", "is 1, and so is successThreshold, because Nomad has no thresholds for a check by a command")
 	g.gap(g.LivenessProbe.TerminationGrace > 0, "livenessProbe.terminationGracePeriodSeconds", "is not supported; the process has KillTimeout")
 	g.probeGaps()
 	g.gap(g.Shutdown.GraceEnforced && g.Shutdown.Grace < g.Shutdown.Max, "shutdown.grace_period", "is not supported; each process has all of max_duration without asking for more time")
