@@ -192,7 +192,9 @@ func readOutputs(s statefile.State, dir string, stop <-chan os.Signal, masker *m
 	go func() { reading.Wait(); close(ended) }()
 	select {
 	case <-ended:
-		select { // waits for the next launcher, with the listeners still open
+		// Keeps the listeners open for the next launcher, until HoldTime is over or that launcher
+		// sends a signal.
+		select {
 		case <-time.After(HoldTime):
 		case <-stop:
 		}

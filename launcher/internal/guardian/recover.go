@@ -37,15 +37,17 @@ func find(dir string) (l leftovers) {
 			l.guardians = append(l.guardians, m.Adoptable)
 		case m.Getenv(spawn.EnvKeep) == "":
 			l.doomed = append(l.doomed, m)
-		case m.LeadsGroup && !slices.ContainsFunc(l.kept, known): // of processes with the same id, one leads a process group, and the others are its descendants
+		// Several processes can have the same id: the one that leads a process group is the process
+		// of the group, and only it is listed. The others are its descendants.
+		case m.LeadsGroup && !slices.ContainsFunc(l.kept, known):
 			l.kept = append(l.kept, m)
 		}
 	}
 	return l
 }
 
-// names returns the kept processes for an error message, empty if there are none. An operator
-// decides by it whether to run launcher recover.
+// names returns the kept processes for an error message, empty if there are none. By these names an
+// operator decides whether to run launcher recover.
 func (l leftovers) names() string {
 	var all []string
 	for _, m := range l.kept {
