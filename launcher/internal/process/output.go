@@ -38,5 +38,5 @@ func (p *Process) PrintsTo(path string) bool { return p.cfg.Log.File(p.id) == pa
 func (p *Process) ForgetLines() { p.group.RecentLines.Forget(p.id) }
 
 // RemoveLogs removes the log files of the process, if it has files of its own. It waits in the
-// background until Ended is closed.
+// background until the channel of Ended is closed.
 func (p *Process) RemoveLogs() { p.group.GroupLogs.Remove(p.cfg.Log, p.id, p.ended) }

@@ -93,8 +93,9 @@ type Process struct {
 	hooksCut chan struct{} // closed when the process is being killed, so that its hooks are killed, too
 	cutHooks func()        // closes hooksCut
 
-	user       *proc.User // another user than the launcher's, as which the process runs; nil if it does not
-	sockets    sockets    // where the sockets of the process are
+	// user is the user that the process runs as, if it is not the launcher's; otherwise nil.
+	user       *proc.User
+	sockets    sockets // where the sockets of the process are
 	conn       *transport.Connection
 	notify     *notify.Socket                     // the socket for messages as for sd_notify(3); nil if the process has none
 	stopProbes context.CancelFunc                 // ends the probes; nil before the process runs
@@ -155,7 +156,8 @@ func New(g *Group, id string, revision int, cfg spec.Group) *Process {
 func (p *Process) Launch() {
 	p.scope, _ = ctxshutdown.WithCancel(p.group.Scope.Work(), ctxshutdown.WithName(p.id))
 	guard := p.scope.Guard()
-	// run leaves Host.Gate when the process has been started, so no upgrade begins before that.
+	// An upgrade begins only while no goroutine is in Host.Gate. run leaves the gate when the
+	// process has been started.
 	p.group.Gate.Enter()
 	go func() {
 		p.run()
@@ -181,8 +183,8 @@ func (p *Process) Reaped() <-chan struct{} { return p.quit }
 // has been copied.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Config returns the configuration that holds now. It differs from cfg only in what can change
-// while the process runs.
+// Config returns the configuration that holds now. It differs from the field cfg only in what can
+// change while the process runs.
 func (p *Process) Config() *spec.Group { return p.current.Load() }
 
 // Apply changes the configuration of the process. A stop that is under way keeps the configuration
@@ -258,14 +260,16 @@ func (p *Process) run() {
 		entered := false
 		select {
 		case e = <-p.inbox:
-			entered = true // Send has already entered Host.Gate for this event
+			// Send has already entered Host.Gate for this event, so the loop need not.
+			entered = true
 		case <-timer.C:
 			e = lifecycle.Event{Kind: lifecycle.OnTick}
 		case <-exited:
 			exited, e = nil, lifecycle.Event{Kind: lifecycle.OnExited}
 			p.calls.Go(p.deregister)
 		case <-reaped:
-			entered = true // proc.Spec.BeforeReap has already entered Host.Gate
+			// proc.Spec.BeforeReap has already entered Host.Gate, so the loop need not.
+			entered = true
 			p.cleanUp()
 			e = lifecycle.Event{Kind: lifecycle.OnReaped, Exit: p.proc.Exit()}
 		case <-forced:

@@ -136,8 +136,8 @@ func (p *Process) learnSecrets(args, env []string) {
 }
 
 // prepareToKeep makes the process that is about to be started independent of this launcher, and
-// records it for the next one, if the state file can be written. The caller calls done when the
-// process has been started.
+// records it for the next one, if the state file can be written. The caller calls the function done
+// when the process has been started.
 //
 // A process to be kept writes its output to named pipes. With ordinary ones, their only reader
 // would be gone when this launcher dies, and the process would die of SIGPIPE. It also has a
@@ -200,8 +200,8 @@ func (p *Process) makePipes(child *proc.Spec) (err error) {
 
 // onStarted records a process that runs, and copies its output.
 //
-// The goroutine of run calls it before it reads any event. Closing begun publishes proc to the
-// goroutines that wait for it.
+// The goroutine of run calls it before it reads any event. Closing the channel begun publishes proc
+// to the goroutines that wait for it.
 func (p *Process) onStarted(started *proc.Process) {
 	p.mu.Lock()
 	p.proc = started

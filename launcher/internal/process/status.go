@@ -145,8 +145,8 @@ func (p *Process) transition(st Status, before lifecycle.State, wasReady bool) e
 	took := st.Took()
 	switch {
 	case st.State == lifecycle.Ready && wasReady:
-		// The time since the start would mislead: the process was ready before, perhaps under an
-		// earlier launcher.
+		// Took stays 0: the process was ready before, perhaps under an earlier launcher, so the
+		// time since its start would mislead.
 		took = 0
 	case st.State == lifecycle.Ready:
 		took = st.ReadyAt.Sub(st.Started)

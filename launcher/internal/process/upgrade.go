@@ -7,10 +7,10 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
-// Suspend stops reading what the process prints, until resume is called. The files are the pipes of
-// stdout and stderr and the socket for messages, each nil if there is none. The result kept
-// contains, for stdout and stderr, the beginning of a line whose rest has not been read. The caller
-// has closed the [upgrade.Gate] of the launcher.
+// Suspend stops reading what the process prints, until the function resume is called. The files are
+// the pipes of stdout and stderr and the socket for messages, each nil if there is none. The result
+// kept contains, for stdout and stderr, the beginning of a line whose rest has not been read. The
+// caller has closed the [upgrade.Gate] of the launcher.
 func (p *Process) Suspend() (files [3]*os.File, kept [2][]byte, resume func(), err error) {
 	var undo []func()
 	resume = func() {
