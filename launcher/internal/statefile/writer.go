@@ -135,8 +135,8 @@ func (w *Writer) loop() {
 		select {
 		case <-w.changed:
 		case <-retry.C:
-			// After a write for a change the pause stays as it is: otherwise many changes would
-			// lengthen it.
+			// After a write for a change, the pause before the next retry stays as it is. Otherwise
+			// many changes would lengthen it.
 			pause = min(2*pause, maxRetryPause)
 		case <-w.quit:
 			return
