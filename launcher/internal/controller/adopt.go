@@ -14,9 +14,9 @@ import (
 // Restore restores what an earlier launcher has recorded of the group.
 //
 // It is called once, before any process is adopted or started. What is restored depends on what has
-// changed in the file meanwhile. An order to stop the group always holds. The number of processes
-// that an operator has set holds until the file has another number. Finished processes count only
-// under the same configuration, as recognized by its digest.
+// changed in the configuration file meanwhile. An order to stop the group always holds. The number
+// of processes that an operator has set holds until the configuration file has another number.
+// Finished processes count only under the same configuration, as recognized by its digest.
 //
 // The revisions keep their numbers, so that processes whose configuration is unchanged are not
 // replaced. If neither the group nor a recorded process had the present configuration, that becomes
@@ -29,7 +29,9 @@ func (c *Controller) Restore(r statefile.Group) {
 	wanted := c.revisions.Wanted()
 	d := statefile.Digest(wanted.Config)
 	wanted.Shortfall.Stopped = r.Stopped
-	if r.Config.Desired == wanted.Config.Desired { // if the number in the configuration is unchanged, the numbers in the state file still hold
+	// If the configured number of processes has not changed since, the numbers in the state file
+	// (of finished, failed and scaled-down processes) still hold.
+	if r.Config.Desired == wanted.Config.Desired {
 		short := &wanted.Shortfall
 		if r.Config.OnLauncherDeath == spec.Keep && r.Digest == d { // processes that finished under the same configuration are not run again
 			short.Finished, short.Failed = r.Finished, r.FinishedFailed
@@ -89,10 +91,10 @@ func (c *Controller) Adopt() {
 	}
 }
 
-// ReplaceAdopted begins a roll that replaces the adopted processes with another configuration than
-// the present one. The roll cannot be rolled back, because the state file does not have the whole
-// configuration that those processes were started with. The processes of a job are not replaced:
-// they run to their end with the configuration that they have.
+// ReplaceAdopted begins a roll that replaces those adopted processes that were started with another
+// configuration than the present one. The roll cannot be rolled back, because the state file does
+// not have the whole configuration that those processes were started with. The processes of a job
+// are not replaced: they run to their end with the configuration that they have.
 func (c *Controller) ReplaceAdopted() {
 	if c.roll != nil { // an order for a roll came first, and that roll replaces the adopted processes, too
 		return

@@ -33,7 +33,7 @@ func (c *Controller) checkCanaries(now time.Time, again func(time.Time)) {
 	if c.isRolling() && cfg.IsSet() {
 		until, waits = c.roll.CanaryUntil(c.revisions.Wanted().Rules(), c.view(now))
 	}
-	if !waits { // the roll has ended, or a canary has failed
+	if !waits { // there is nothing to check: the roll has ended, or a canary has failed
 		c.endChecks()
 		return
 	}

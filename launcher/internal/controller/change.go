@@ -52,7 +52,7 @@ func (c *Controller) turnsBackTo(cfg spec.Group) bool {
 }
 
 // apply makes cfg the configuration that the group wants. The running processes, and a roll that is
-// under way, go on with it. apply returns the processes that must get cfg.
+// under way, go on with cfg. apply returns the processes that must get cfg.
 func (c *Controller) apply(cfg spec.Group) (tell []Process) {
 	wanted := c.revisions.Wanted()
 	if cfg.Desired != wanted.Config.Desired {

@@ -40,8 +40,9 @@ type Host interface {
 	// Record has the state file written, because what it has to say of the group has changed.
 	Record()
 	// Check begins a check of the canaries. The function cancel ends the check early. When the
-	// check has ended, the Host locks the Controller and calls done: with why the canaries have
-	// failed, with "" if they have passed, or with an error if the check gave no answer.
+	// check has ended, the Host locks the Controller and calls the function done. It passes the
+	// reason why the canaries have failed, or "" if they have passed, or an error if the check gave
+	// no answer.
 	Check(k canary.Check, done func(failed string, err error)) (cancel func())
 }
 
@@ -72,11 +73,14 @@ type Controller struct {
 	degraded    degradation
 	pending     []pendingOrder
 
-	awaitsDependencies bool     // if set, no process is started until the groups that this one depends on are healthy
-	waitsFor           []string // names of the groups in DependsOn that are not healthy
-	stopping           bool
-	healthy            bool // whether the last health event said that the group is healthy
-	finished           bool // whether the group was finished when publishHealth was last called
+	// awaitsDependencies is set until the groups that this one depends on meet their conditions.
+	// Until then, no process is started.
+	awaitsDependencies bool
+	// waitsFor has the names of the groups in DependsOn that do not meet their conditions yet.
+	waitsFor []string
+	stopping bool
+	healthy  bool // whether the last health event said that the group is healthy
+	finished bool // whether the group was finished when publishHealth was last called
 
 	handed  map[string]InstanceHandoff // what another program has handed over in an upgrade, by id of the process; nil without an upgrade
 	changed *revision.Revision         // the configuration that was changed by an upgrade and has not been applied yet; nil if there is none
@@ -84,8 +88,9 @@ type Controller struct {
 
 // A degradation says how many processes the last roll could not replace.
 type degradation struct {
-	givenUp int // number of processes that were given up
-	missing int // number of processes that are missing from the desired ones, because of givenUp
+	givenUp int // number of processes that the roll gave up to replace
+	// missing is by how many processes the group is smaller than desired, because of givenUp.
+	missing int
 }
 
 // KeptStatuses is the number of ended processes of a group whose status, and whose files in
@@ -219,7 +224,7 @@ func (c *Controller) observeReady(now time.Time, again func(time.Time)) {
 	}
 }
 
-// next returns what to do next.
+// next returns the next action: a process to start or to stop, or a time to wait for.
 func (c *Controller) next(now time.Time) roll.Action {
 	noStart := c.backOff.PreventsStart(now)
 	for c.isRolling() {

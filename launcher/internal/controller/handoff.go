@@ -11,7 +11,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
-// A Handoff is what a group hands over besides its part of the state file. It contains secrets.
+// A Handoff is what a group hands over in an upgrade of the launcher besides its part of the state
+// file. It contains secrets.
 type Handoff struct {
 	Epoch              int64 // the field epoch of the Controller, converted by statefile.ToMillis
 	Revisions          revision.Set
@@ -24,7 +25,8 @@ type Handoff struct {
 	Instances          map[string]InstanceHandoff
 }
 
-// An InstanceHandoff is what a group hands over of a process besides its part of the state file.
+// An InstanceHandoff is what a group hands over of a process in an upgrade of the launcher besides
+// its part of the state file.
 type InstanceHandoff struct {
 	Config     spec.Group // the configuration that the process was started with
 	FinishedIn int
@@ -75,7 +77,7 @@ func (c *Controller) ResumeFrom(h *Handoff, r statefile.Group) {
 		}
 	}
 	// The configuration that was loaded last need not be the one that the group wants, for instance
-	// after a rollback. Then it is that of the newest revision.
+	// after a rollback. Then the configuration that was loaded last is that of the newest revision.
 	if !sameConfig(*c.Config(), configured.Config) && !sameConfig(c.revisions.ByNumber[newest].Config, configured.Config) {
 		c.changed = configured
 	}
@@ -85,7 +87,7 @@ func (c *Controller) ResumeFrom(h *Handoff, r statefile.Group) {
 func (c *Controller) IsHandedOver() bool { return c.handed != nil }
 
 // TakeChanged returns the configuration that was changed by an upgrade and has not been applied
-// yet, once; nil if there is none.
+// yet, or nil if there is none. A second call returns nil.
 func (c *Controller) TakeChanged() *revision.Revision {
 	next := c.changed
 	c.changed = nil

@@ -44,7 +44,7 @@ func (all instances) add(p Process) *instance {
 	return i
 }
 
-// of returns the instance of a process, nil if the process has been reaped.
+// The method of returns the instance of a process, nil if the process has been reaped.
 func (all instances) of(p Process) *instance {
 	if i := all[p.ID()]; i != nil && i.Process == p {
 		return i

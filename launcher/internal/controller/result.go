@@ -45,7 +45,7 @@ func (r *Result) set(err error) {
 // Done returns a channel that is closed when the result is known.
 func (r *Result) Done() <-chan struct{} { return r.done }
 
-// Err returns the result, after Done.
+// Err returns the result. It must not be called before the channel of Done is closed.
 func (r *Result) Err() error { return r.err }
 
 // A RollError says that a roll has not replaced all processes of a group.
