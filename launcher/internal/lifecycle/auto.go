@@ -42,8 +42,8 @@ func (m *Machine) Uses() spec.Protocol {
 // first event.
 func (m *Machine) SetExpected(p spec.Protocol) { m.expects = p }
 
-// usesLifecycle records that the process uses the lifecycle protocol. Until now, a ready process
-// may have been taken for one that does not.
+// usesLifecycle records that the process uses the lifecycle protocol. A ready process may have been
+// taken for one that does not, without liveness checks. So the first check is scheduled now.
 func (m *Machine) usesLifecycle(now time.Time) {
 	m.responsive = true
 	if known := m.Uses() == spec.GRPC; !known {

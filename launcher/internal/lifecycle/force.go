@@ -30,7 +30,7 @@ func (m *Machine) onForce(e Event) []Action {
 }
 
 // stopBySignals stops a process that does not take part in the protocol: the process gets the stop
-// signals, and has time until MaxAt.
+// signals, and has time until MaxAt, when the maximum time of the stop is over.
 //
 // The time is MaxAt and not the grace period, because such a process cannot ask for more time. It
 // is at least the SIGTERM timeout, even if MaxAt has passed while the launcher tried to call the
@@ -117,7 +117,7 @@ func (m *Machine) end(e Event) {
 		m.State, m.Outcome = Complete, Clean
 		if !m.complete {
 			// The last message is about the drain or about a failed call, and says nothing about
-			// the end.
+			// the end, so it is dropped.
 			m.Message = ""
 		}
 	default:

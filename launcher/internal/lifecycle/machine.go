@@ -93,20 +93,21 @@ type Machine struct {
 	watchdogReason string
 
 	deregisterBy time.Time // when the stop continues even if the process has not left routing
-	terminateBy  time.Time // four fifths of the total deadline; zero without a total deadline
-	stopBy       time.Time // deadline of an adopted process that was already being stopped; otherwise zero
-	callHung     bool      // a Shutdown call failed with an error other than Unavailable
-	responsive   bool      // the process takes part in the protocol: it has answered a call or sent a notification
-	requests     int32     // number of requests for more time, as the process counts them
-	limit        time.Time // when the launcher sends SIGTERM because it is itself being stopped; zero if it is not being stopped
-	lessTime     bool      // Shutdown must be called again after the pending call, to tell the process that it has less time; see onLessTime
-	graceAt      time.Time // when the end of the grace period is to be reported; zero if it need not be, or has been reported
-	graceOver    bool      // the grace period is over, and the launcher reports that after the next answer to GetShutdownStatus
-	drainError   string
-	complete     bool // the process has reported that its drain is complete
-	signalAt     time.Time
-	killAt       time.Time
-	giveUpAt     time.Time
+	// terminateBy is when four fifths of the total deadline have passed; zero if there is none.
+	terminateBy time.Time
+	stopBy      time.Time // deadline of an adopted process that was already being stopped; otherwise zero
+	callHung    bool      // a Shutdown call failed with an error other than Unavailable
+	responsive  bool      // the process takes part in the protocol: it has answered a call or sent a notification
+	requests    int32     // number of requests for more time, as the process counts them
+	limit       time.Time // when the launcher sends SIGTERM because it is itself being stopped; zero if it is not being stopped
+	lessTime    bool      // Shutdown must be called again after the pending call, to tell the process that it has less time; see onLessTime
+	graceAt     time.Time // when the end of the grace period is to be reported; zero if it need not be, or has been reported
+	graceOver   bool      // the grace period is over, and the launcher reports that after the next answer to GetShutdownStatus
+	drainError  string
+	complete    bool // the process has reported that its drain is complete
+	signalAt    time.Time
+	killAt      time.Time
+	giveUpAt    time.Time
 }
 
 type phase int
@@ -223,7 +224,9 @@ func (m *Machine) onAdopted(e Event) []Action {
 		m.stopBy = e.StopAt.Add(leave + m.cfg.Shutdown.Max)
 		m.requests = unknownRequests
 		return m.onStop(e)
-	case !e.ReadyAt.IsZero() && e.Warming && m.cfg.ReadinessProbe.IsSet(): // if the group has no readiness probe any more, the process is ready, as below
+	// Without a readiness probe in the present configuration, the next case makes the process
+	// ready.
+	case !e.ReadyAt.IsZero() && e.Warming && m.cfg.ReadinessProbe.IsSet():
 		m.Said.Ready, m.passed[probe.Startup] = true, true
 		m.enter(Warming)
 		m.phase, m.ReadyAt, m.Message = running, e.ReadyAt, "the readiness probe failed when the process was adopted"

@@ -162,7 +162,8 @@ func (m *Machine) onStatus(e Event) []Action {
 		actions = append(actions, Action{Kind: DoReportGrace})
 	}
 	if e.Status == nil { // a failed call says nothing about the process, so the deadline stays
-		if !m.complete { // the last message of a process whose drain is complete says more than the error
+		// Keep the last message of a process whose drain is complete: it says more than the error.
+		if !m.complete {
 			m.Message = e.Err
 		}
 		return append(actions, m.tick(e.At)...)
@@ -197,7 +198,9 @@ func (m *Machine) onStatus(e Event) []Action {
 // the launcher itself is stopped, and its total deadline ends before the maximum of the process.
 func (m *Machine) onLessTime(e Event) []Action {
 	m.limit = e.Limit
-	if m.phase == requesting { // the pending call may have told the process the longer time
+	// The pending call may have told the process the longer time, so Shutdown is called again after
+	// it.
+	if m.phase == requesting {
 		m.lessTime = e.Limit.Before(m.MaxAt)
 	}
 	if m.phase != draining || !e.Limit.Before(m.MaxAt) {
