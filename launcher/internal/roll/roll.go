@@ -230,7 +230,8 @@ func (r *Roll) Ordered() bool { return r.ordered }
 // Resume ends a pause. The rules are those of Destination.
 func (r *Roll) Resume(c Config, v View) {
 	r.state.Paused, r.announced, r.rejected = false, false, false
-	if r.Forward() { // while the roll is being rolled back, last is the cause of the rollback and is kept
+	// The field last keeps the cause of the rollback while the roll is being rolled back.
+	if r.Forward() {
 		r.last = nil
 	}
 	r.state = r.state.Resume(r.rules(c), r.view(v))

@@ -189,7 +189,7 @@ func (s State) onFailures(c Config, v View, failures int) State {
 			s.GivenUp = min(s.GivenUp+1, c.Desired)
 		}
 		s.Progress = v.Now
-		// If all instances were given up, nothing shows that the new version works.
+		// Roll back: all instances were given up, so nothing shows that the new version works.
 		if s.GivenUp >= c.Desired && c.Desired > 0 && !c.OnlyForward {
 			return s.Rollback(c, v, s.Why)
 		}
