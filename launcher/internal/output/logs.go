@@ -34,7 +34,8 @@ const (
 	// old files.
 	closeTimeout = time.Second
 
-	// fallbackBuffer is how many bytes are queued for a slow reader of the fallback.
+	// fallbackBuffer is how many bytes are queued for a slow reader of the fallback, the writer
+	// that gets the output of processes without a log file.
 	fallbackBuffer = 1 << 20
 )
 
@@ -48,9 +49,9 @@ func NewLogs(w io.Writer, onError func(error)) *Logs {
 	return l
 }
 
-// Open returns the file to which the output of a process is written. The caller must call done when
-// the process has printed its last line. The file is nil if the output is discarded. Open does not
-// wait for the disk.
+// Open returns the file to which the output of a process is written. The caller must call the
+// function done when the process has printed its last line. The file is nil if the output is
+// discarded. Open does not wait for the disk.
 //
 // The limits of the file are those of the process that opens its path first. If a reload changes
 // the limits, the new ones hold when the file is opened again.
