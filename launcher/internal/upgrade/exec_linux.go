@@ -29,8 +29,8 @@ const maxFailed = 4 << 10
 // began to handle signals, and those that the program which it has replaced handed over to it.
 var caught = Signals{early.Signals}
 
-// This function adds the signals that the replaced program has handed over to caught. It also lists
-// the children, which the replaced program has started, before main can start others.
+// This function adds to caught the signals that the replaced program has handed over. It also lists
+// the children of this program before main can start others: the replaced program has started them.
 func init() {
 	if caught.c != nil {
 		caught.add(os.Getenv(envSignals))
@@ -66,8 +66,8 @@ func (h *Handoff) Exec(program string, open Open, signals Signals) error {
 	return execute(program, os.Args, memory, files, "", signals)
 }
 
-// execute executes a program in the place of this one, with the open files under their numbers. It
-// is used for both directions. In an upgrade, failed is empty. When a program that has taken over
+// execute executes a program in the place of this one, with the open files under their numbers. In
+// an upgrade it executes the new program, and failed is empty. When a program that has taken over
 // executes the earlier one again, failed says why.
 func execute(program string, args []string, handoff *os.File, files []*os.File, failed string, signals Signals) error {
 	if _, err := handoff.Seek(0, io.SeekStart); err != nil {
@@ -108,7 +108,8 @@ type Taken struct {
 func Take(dir string) (*Taken, error) { return take(func(h *Handoff) bool { return h.Dir == dir }) }
 
 // GoBack executes again the program that has handed over, if this one has failed before it has
-// called [Take]. It returns err if nothing was handed over, or that is impossible.
+// called [Take]. It returns err if nothing was handed over, or if the earlier program cannot be
+// executed.
 func GoBack(err error) error {
 	t, _ := take(func(*Handoff) bool { return true })
 	return t.GoBack(err)

@@ -58,7 +58,9 @@ func (g *Gate) Close(ctx context.Context) error {
 			return nil
 		}
 		g.mu.Unlock()
-		select { // ask again and again, because Enter and Leave are frequent and must cost little
+		// Poll, because Enter and Leave are frequent, and waking this goroutine would make them
+		// slower.
+		select {
 		case <-time.After(100 * time.Microsecond):
 		case <-ctx.Done():
 			return ErrBusy
