@@ -68,7 +68,8 @@ func (n *notifications) caller(ctx context.Context, id string) (Process, error) 
 	if !ok || !p.HasPID(info.PID) {
 		return nil, status.Errorf(codes.PermissionDenied, "pid %d may not notify for process %q", info.PID, id)
 	}
-	// The pid alone proves nothing. A process of the allowed user could have connected, passed the
+	// The pid of the caller alone does not prove which user it belongs to, so the user of the
+	// process is checked, too. A process of the allowed user could have connected, passed the
 	// connection to other code, and ended. Then the kernel may have given its pid to a process of
 	// another user.
 	if n.only != nil && p.UID() != *n.only {

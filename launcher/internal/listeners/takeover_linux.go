@@ -65,7 +65,7 @@ func eachSocket(k proc.Adoptable, f func(*os.File) (next bool), inodes ...uint64
 	// pid.
 	pidfd, err := unix.PidfdOpen(k.PID, 0)
 	if err != nil {
-		return nil // the process has ended
+		return nil // the process has ended, and has no sockets any more
 	}
 	defer unix.Close(pidfd)
 	if !k.Alive() {
@@ -93,7 +93,8 @@ func eachSocket(k proc.Adoptable, f func(*os.File) (next bool), inodes ...uint64
 		unix.CloseOnExec(fd)
 		file := os.NewFile(uintptr(fd), link)
 		if inodeOf(file) != inode {
-			file.Close() // meanwhile the process has closed the socket and reused its descriptor
+			// Skip it: meanwhile the process has closed the socket and reused its descriptor.
+			file.Close()
 			continue
 		}
 		if !f(file) {

@@ -11,19 +11,19 @@ import (
 // which process has sent a message.
 type Socket struct{}
 
-// Listen returns an error.
+// Listen fails: messages as for sd_notify(3) need Linux.
 func Listen(string, *os.File, Gate, func(pid int) bool, func(Message)) (*Socket, error) {
 	return nil, errors.New("notify: messages as for sd_notify(3) need Linux")
 }
 
-// Serve returns at once.
+// Serve returns at once on this system.
 func (s *Socket) Serve() {}
 
-// Drain returns at once.
+// Drain returns at once on this system.
 func (s *Socket) Drain() {}
 
-// File returns an error.
+// File returns an error on this system.
 func (s *Socket) File() (*os.File, error) { return nil, errors.ErrUnsupported }
 
-// Close does nothing.
+// Close does nothing on this system.
 func (s *Socket) Close() {}

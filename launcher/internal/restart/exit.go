@@ -50,7 +50,7 @@ func (e Exit) FollowUp() FollowUp {
 	return Later
 }
 
-// isLast reports whether the restart policy does not restart the process.
+// isLast reports whether the restart policy starts no other process after this exit.
 func (e Exit) isLast() bool {
 	return e.Policy == spec.Never || e.Policy == spec.OnFailure && !e.Failed
 }
@@ -66,7 +66,8 @@ func (e Exit) stoppedFromOutside() bool {
 
 // FailsRoll reports whether the exit counts as a failure of the roll. The exit of a process that
 // the roll replaces does not. Nor does one with an unknown outcome, which an earlier launcher may
-// have caused; if the process did fail, the next one will.
+// have caused. If the new configuration makes processes fail, the next one fails as well, and its
+// outcome is known.
 func (e Exit) FailsRoll() bool {
 	return e.Rolling && e.Target && !e.OutcomeUnknown && (e.Unhealthy || !e.Stopped)
 }

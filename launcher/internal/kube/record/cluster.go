@@ -77,7 +77,7 @@ func (c *cluster) onChange(o metav1.Object, gone bool) {
 	}
 }
 
-// of returns the objects of a Deployment. The caller holds mu.
+// The method of returns the objects of a Deployment. The caller holds mu.
 func (c *cluster) of(name string) *objects {
 	all := c.all[name]
 	if all == nil {
