@@ -147,8 +147,9 @@ type GroupConfig struct {
 	ReadinessProbe Probe `yaml:"readinessProbe"` // while this probe fails, the process is WARMING: it gets no requests and does not count as ready
 	LivenessProbe  Probe `yaml:"livenessProbe"`  // if this probe fails, the process is stopped and counts as failed
 
-	// Watchdog, unless 0, is how long a ready process may be silent before it counts as failed. It
-	// sends WATCHDOG=1 (sd_notify(3)), and finds the limit in WATCHDOG_USEC. For Auto and Notify.
+	// Watchdog, unless 0, is how long a ready process may be silent before it counts as failed. The
+	// process sends WATCHDOG=1 (sd_notify(3)), and finds the limit in its variable WATCHDOG_USEC.
+	// For Auto and Notify.
 	Watchdog time.Duration `yaml:"watchdog"`
 
 	Shutdown ShutdownConfig `yaml:",inline"`

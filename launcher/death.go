@@ -41,7 +41,7 @@ import (
 type LauncherDeath = spec.LauncherDeath
 
 const (
-	Kill LauncherDeath = spec.Kill // the processes are killed, too; the default
+	Kill LauncherDeath = spec.Kill // the processes end with the launcher; the default
 	Keep LauncherDeath = spec.Keep
 )
 

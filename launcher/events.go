@@ -69,6 +69,6 @@ const (
 type Event = events.Event
 
 // Watch returns a channel of the events from now on. The channel is closed when the caller calls
-// stop, and when the manager has ended. A receiver that is too slow misses events; Event.Missed
-// says how many.
+// the function stop, and when the manager has ended. A receiver that is too slow misses events;
+// Event.Missed says how many.
 func (m *Manager) Watch() (events <-chan Event, stop func()) { return m.events.Watch() }

@@ -64,7 +64,9 @@ func (g *group) start() {
 	if g.scope.Go(func(context.Context) { defer g.manager.running.Done(); g.run() }) {
 		return
 	}
-	go func() { // the group was stopped before its goroutine began, but may have adopted processes
+	// The group was stopped before its goroutine began; close stops the processes that it may have
+	// adopted.
+	go func() {
 		defer g.manager.running.Done()
 		defer close(g.emptied)
 		g.close()

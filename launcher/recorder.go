@@ -38,8 +38,8 @@ func (r *recorder) start(before statefile.State, upgraded bool) error {
 	written := before
 	if upgraded {
 		m.host.Containment = before.Containment
-		// The file itself is read, because the other program may not have been able to write its
-		// last state.
+		// In an upgrade, the state file itself is read, because the program that hands over may not
+		// have been able to write its last state into it.
 		written, _ = statefile.Read(statefile.Path(m.host.Dir))
 	}
 	r.untouched = before.Groups != nil

@@ -124,7 +124,8 @@ func (p *reloadPlan) place(cfg spec.Group) error {
 	return nil
 }
 
-// claim listens for the groups that are added, and creates their log directories or log files.
+// claim opens the listeners of the groups that are added, and creates their log directories or log
+// files.
 func (p *reloadPlan) claim() (err error) {
 	m := p.reloader.manager
 	for _, cfg := range p.addedConfigs {
@@ -139,7 +140,7 @@ func (p *reloadPlan) claim() (err error) {
 	return nil
 }
 
-// abandon gives back what was claimed.
+// abandon closes the listeners and stops the scopes that were made for the added groups.
 func (p *reloadPlan) abandon() {
 	for _, set := range p.claimed {
 		set.Close()

@@ -138,7 +138,7 @@ func (s *start) addGroups(groups []spec.Group) {
 }
 
 // orphans returns the groups that are not configured any more, with the configuration that they
-// have handed over, so that their processes are stopped by it.
+// have handed over, so that their processes are stopped by the rules of that configuration.
 func (s *start) orphans(groups []spec.Group) []spec.Group {
 	orphans := s.before.Orphans(groups)
 	for i, o := range orphans {
