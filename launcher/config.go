@@ -148,8 +148,7 @@ type GroupConfig struct {
 	LivenessProbe  Probe `yaml:"livenessProbe"`  // if this probe fails, the process is stopped and counts as failed
 
 	// Watchdog, unless 0, is how long a ready process may be silent before it counts as failed. The
-	// process sends WATCHDOG=1 (sd_notify(3)), and finds the limit in its variable WATCHDOG_USEC.
-	// For Auto and Notify.
+	// process sends WATCHDOG=1 (sd_notify(3)); WATCHDOG_USEC tells it the limit. Auto and Notify only.
 	Watchdog time.Duration `yaml:"watchdog"`
 
 	Shutdown ShutdownConfig `yaml:",inline"`

@@ -174,9 +174,9 @@ func (g *Guardian) start() error {
 // because another process has stopped it.
 const tellTimeout = time.Second
 
-// Tell sends the guardian the secret values, and the containments that are not in the state file,
-// as they are now. It does nothing for a nil Guardian, nor while there is no guardian, because each
-// one is told after its start.
+// Tell sends the guardian the secret values, and the containments (cgroups, or marks in the
+// environment) of kept processes that are not in the state file. It does nothing for a nil
+// Guardian, nor while there is no guardian, because each one is told after its start.
 func (g *Guardian) Tell() {
 	if g == nil {
 		return
@@ -228,7 +228,7 @@ func (g *Guardian) Adoptable() []proc.Adoptable {
 
 // HandOver returns the pipe to the guardian, nil if there is no guardian now, for another program
 // that takes over in this process. It waits while a guardian is being started, and no other one is
-// started until the caller calls resume. It returns nil for a nil Guardian.
+// started until the caller calls the function resume. It returns nil for a nil Guardian.
 func (g *Guardian) HandOver() (pipe *os.File, resume func()) {
 	if g == nil {
 		return nil, func() {}
