@@ -148,7 +148,7 @@ type GroupConfig struct {
 	LivenessProbe  Probe `yaml:"livenessProbe"`  // if this probe fails, the process is stopped and counts as failed
 
 	// Watchdog, unless 0, is how long a ready process may be silent before it counts as failed. The
-	// process sends WATCHDOG=1 (sd_notify(3)); WATCHDOG_USEC tells it the limit. Auto and Notify only.
+	// process sends WATCHDOG=1 (sd_notify(3)); WATCHDOG_USEC has the limit. Auto and Notify only.
 	Watchdog time.Duration `yaml:"watchdog"`
 
 	Shutdown ShutdownConfig `yaml:",inline"`
