@@ -364,7 +364,8 @@ func (p *Pool) Err() error {
 // completions of their offloads have been queued at their loops. If ctx ends first, it returns a
 // [*WaitError]; if the pool is idle, it returns nil even if ctx has ended. WaitIdle does not keep
 // other goroutines from submitting jobs. If a callback of a loop would have to wait, it returns
-// [ErrInCallback]. It panics if ctx is nil.
+// [ErrInCallback]. A job of p that calls WaitIdle waits until ctx ends, because the job itself is
+// running. WaitIdle panics if ctx is nil.
 func (p *Pool) WaitIdle(ctx context.Context) error { return p.jobs.wait(ctx, "jobs") }
 
 // Stop stops the pool and returns the completion to wait for. From then on nothing is accepted;
