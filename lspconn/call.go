@@ -48,8 +48,9 @@ func (c *Conn) addCall(id int64, waiting *call) {
 //   - a [*ConnError], which matches [ErrClosing], if the connection is closing or has failed;
 //   - the cause of ctx if ctx ends first. A request that has not been written is withdrawn. One that
 //     has been written is cancelled with $/cancelRequest, and its response is ignored;
-//   - a [*ResponseError] for a message that cannot be sent: params that are not JSON, an invalid
-//     method, or one of the life-cycle methods that the connection sends itself.
+//   - a [*ResponseError] for a message that cannot be sent: params that are not JSON or longer than
+//     256 MiB minus 1 KiB, an invalid method, or one of the life-cycle methods that the connection
+//     sends itself.
 func (c *Conn) Call(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	c.inbox.releaseFor(ctx)
 	m, err := c.admit(ctx, method, params)

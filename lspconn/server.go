@@ -98,8 +98,9 @@ type Server struct {
 
 	// Trace receives every message that is sent or received, in the text format that VS Code writes
 	// with the setting trace.server, and that the LSP Inspector reads. The connection makes one
-	// call of Write for each message, never two at the same time, and waits for it. It ignores
-	// errors. Write must not wait for the connection. Nil traces nothing.
+	// call of Write for each message, never two at the same time, and waits for it. Connections that
+	// share a writer may call Write at the same time. The connection ignores errors of Write. Write
+	// must not wait for the connection. Nil traces nothing.
 	Trace io.Writer
 
 	// Logger receives state changes, ignored responses, panics and reports. The connection waits for
