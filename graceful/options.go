@@ -147,6 +147,8 @@ func WithLogger(l *slog.Logger) Option {
 //   - if w is a terminal, the progress line of a drain
 //   - if w is not a terminal and there is no logger, what a drain that takes longer than a second
 //     waits for
+//
+// Several goroutines may call w.Write at the same time.
 func WithOutput(w io.Writer) Option {
 	return option(func(c *config) error {
 		if w == nil {
