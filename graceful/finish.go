@@ -116,7 +116,7 @@ func inTime(f func(cancelled <-chan struct{})) {
 	}
 }
 
-// maxStacks is the number of different stacks in an AbandonedError of a program without tracing.
+// maxStacks is the maximum number of different stacks in an AbandonedError if no scope is traced.
 const maxStacks = 50
 
 // userStacks returns the stacks of all goroutines that run a function that the program has passed

@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // A handover passes the error of f, the function given to Run, to the goroutine of Run, unless Run
 // has stopped waiting for f. Without the handover, f could panic between the last time that Run
-// checks for a panic and the return of Run; then neither goroutine would raise that panic. An
+// checks for a panic and the return of Run; then no goroutine would raise that panic. An
 // atomic swap decides whether f ends first or Run stops waiting first.
 type handover struct {
 	result chan error // buffered, so that give does not block

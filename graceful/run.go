@@ -303,9 +303,9 @@ func (r *run) recordResult(err error) (cause error) {
 	return cmp.Or(err, ErrReturned)
 }
 
-// forced returns the event for a call of Force by code other than Run. If no other code has, the
-// event has no cause. Force stops a scope before it cancels Work. A Force that has just begun is
-// therefore only visible in a Work context that is derived now, so forced derives one.
+// forced returns the event for a call of Force by code other than Run. If no such code has called
+// Force, the event has no cause. Force stops a scope before it cancels Work. A Force that has just
+// begun is therefore only visible in a Work context that is derived now, so forced derives one.
 func (r *run) forced() event {
 	cause := context.Cause(r.scope.Work())
 	if cause == nil {

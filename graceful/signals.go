@@ -36,7 +36,7 @@ type signalInputs struct {
 	// SIGPIPE has a channel of its own: each write to a broken connection causes one, and so many of
 	// them must not displace a SIGTERM.
 	pipe      chan os.Signal
-	pipeStops bool // whether the process stops if standard output is lost
+	pipeStops bool // whether the process stops if no process reads its standard output any more
 	draining  bool // beginDrain was called
 }
 
@@ -93,9 +93,10 @@ func (in *signalInputs) stopEvent(sig os.Signal) (e event, ok bool) {
 	return event{kind: signalled, cause: &SignalError{sig}, mayRepeat: sig == syscall.SIGTERM || sig == syscall.SIGHUP}, true
 }
 
-// pipeEvent returns the event for a SIGPIPE. It returns false unless standard output or standard
-// error is lost: any other write to a closed pipe or connection has an error that its caller handles.
-// The event does not count as a signal, because in a pipeline the user's ^C may follow it.
+// pipeEvent returns the event for a SIGPIPE. It returns false if standard output and standard error
+// still have readers: then the SIGPIPE comes from a write to another pipe or connection, whose
+// error the program handles. The event does not count as a signal, because in a pipeline the user's
+// ^C may follow it.
 func (in *signalInputs) pipeEvent() (e event, ok bool) {
 	if !in.pipeStops || !isOutputLost() {
 		return e, false
@@ -103,8 +104,8 @@ func (in *signalInputs) pipeEvent() (e event, ok bool) {
 	return event{kind: asked, cause: &SignalError{brokenPipe}}, true
 }
 
-// stop gives the signals the effect back that they had before Run. It returns at once; the effect
-// returns after signalsAfterRun.
+// stop restores the effect that the signals had before Run. It does so after signalsAfterRun, but
+// returns at once.
 func (in *signalInputs) stop() {
 	if in.fake || len(in.configured) == 0 {
 		return

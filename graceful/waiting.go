@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	firstWaitReport    = time.Second     // from the beginning of Soft to the first report of a waitReporter
-	waitReportInterval = 5 * time.Second // between two reports of a waitReporter
+	firstWaitReport    = time.Second     // the time from the beginning of Soft to the first report of a waitReporter
+	waitReportInterval = 5 * time.Second // the time between two reports of a waitReporter
 )
 
 // A waitReporter reports at regular intervals what a long drain waits for: to the logger, or to the
@@ -78,7 +78,9 @@ func (w *waitReporter) report() {
 }
 
 func (w *waitReporter) write() {
-	now := w.current() // before the guards are listed, because phase Exit, which may begin meanwhile, has no time limit
+	// Read the status before the guards are listed. Afterwards the phase may be Exit, which has no
+	// time limit that the report could name.
+	now := w.current()
 	held := w.scope.GuardReport()
 	if held.Count() == 0 || now.Rung == Exit {
 		return
