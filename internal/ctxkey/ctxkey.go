@@ -51,7 +51,7 @@ type WorkDescriber struct {
 // Work describes the work that the guards of a scope stand for.
 type Work struct {
 	Noun  string // the noun for the work in the singular, as in "request"
-	Count int    // the number of pieces of work; 0 if the guards only wait for guards of other scopes
+	Count int    // the number of pieces of work; 0 if the code that holds the guards only waits for guards of other scopes
 	// Shared says that one guard stands for all pieces of work. A report of a scope that is not
 	// traced then counts the pieces instead of the guard.
 	Shared bool

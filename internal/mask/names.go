@@ -62,9 +62,9 @@ func (n Names) Env(environ []string) (secrets []string) {
 	return secrets
 }
 
-// Args returns the secrets in arguments: values of flags with a secret name, of assignments to one
-// (NAME=value), and passwords in URLs. After a flag with a secret name and without =, the next
-// argument is secret, even if it is not the value of the flag.
+// Args returns the secrets in arguments: values of flags with a secret name, values of assignments
+// to a secret name (NAME=value), and passwords in URLs. After a flag with a secret name and without
+// =, the next argument is secret, even if it is not the value of the flag.
 func (n Names) Args(args []string) (secrets []string) {
 	n.eachArg(args, func(_ int, secret string) { secrets = append(secrets, secret) })
 	for _, a := range args {
@@ -119,8 +119,8 @@ func hide(value string, m *Masker) string {
 // must have, as for a slash.
 var userinfo = regexp.MustCompile(`://[^/?#\s:@]*:([^\s@]+)@`)
 
-// portAndPath matches a port and the beginning of a path. In a URL that has both and an @ in its
-// path, userinfo takes them for a password.
+// portAndPath matches a port and the beginning of a path. If a URL has a port, and an @ in its
+// path, userinfo takes the text from the port to the @ for a password.
 var portAndPath = regexp.MustCompile(`^\d{1,5}[/?#]`)
 
 // passwords returns the passwords of the URLs in s, as they are in s, and without their escapes.

@@ -38,10 +38,10 @@ func (n *Node) link() {
 		clearBits |= live // the parent is sealed or is being sealed, so n becomes sealed as well
 	}
 	if v&warned != 0 {
-		n.word.Or(warned) // before n becomes linked: BeforeWarning trusts the warned bit of a linked node
+		n.word.Or(warned) // set the bit before n is linked: BeforeWarning trusts the warned bit of a linked node
 	}
 	p.push(n)
-	n.word.And(^clearBits) // in one step, so that n is never live and linked below a sealed parent
+	n.word.And(^clearBits) // clear all bits in one step: n must never be live and linked below a sealed parent
 	p.mu.Unlock()
 }
 

@@ -83,8 +83,8 @@ func (n *Node) HasCompleted() bool {
 
 // Count begins an acquisition: it adds one guard to the counter that the calling goroutine should
 // use (the word of n or, if n has stripes, one of these) and returns the counter and its new value.
-// The caller must pass both to [Node.FinishAcquire]. The two are separate functions because the
-// compiler can inline each of them, but not both together.
+// The caller must pass both to [Node.FinishAcquire]. Count and FinishAcquire are separate functions
+// because the compiler can inline each of them, but not one function that does the work of both.
 func (n *Node) Count() (c *Counter, v uint64) {
 	c = n.counter()
 	return c, c.Add(oneGuard)
@@ -229,7 +229,7 @@ func (n *Node) announce(v uint64, e *effects) {
 		p.depart(p.word.Add(minusChild), e) // another goroutine has announced n, so undo the addition
 		return
 	}
-	n.retract(e) // if all guards have been released in the meantime, undoes the announcement
+	n.retract(e) // undoes the announcement if all guards have been released in the meantime
 }
 
 // retract undoes announce if n has no guards and no announced children: it clears the bit "announced"

@@ -78,7 +78,7 @@ func (o owner) isDead() bool {
 		return true
 	}
 	now, ok := stat(o.pid)
-	return ok && (now.zombie || now.start != o.start) // with another start time, the pid has been reused
+	return ok && (now.zombie || now.start != o.start) // if the start times differ, the pid has been reused
 }
 
 // removeOrphanCgroups removes the cgroups below base whose owners, programs like this one, have

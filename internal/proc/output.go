@@ -124,7 +124,7 @@ func (o *Output) Resume() {
 	defer o.mu.Unlock()
 	o.paused = false
 	o.file.SetReadDeadline(time.Time{})
-	if o.reaped.Load() { // finish was called during the pause
+	if o.reaped.Load() { // finish was called during the pause, so Read must not block from now on
 		o.file.SetReadDeadline(time.Unix(1, 0))
 	}
 	o.changed.Broadcast()

@@ -19,10 +19,10 @@ func Children() (all []Adoptable) {
 	return all
 }
 
-// EndStrays ends those of the given children of this program that were started in the containment,
-// except the known ones and the processes that were started for these. It reaps those that have
-// exited, and removes the cgroups in the containment that no known process has. It gives up at the
-// deadline.
+// EndStrays ends those of the given children of this program that were started in the containment.
+// It spares the processes in the slice known and the processes that were started for these. It
+// reaps the children that have exited, and removes the cgroups in the containment that no process
+// in known has. It gives up at the deadline.
 func (p Containment) EndStrays(children, known []Adoptable, deadline time.Time) {
 	isKnown := func(pid int) bool {
 		return slices.ContainsFunc(known, func(k Adoptable) bool { return k.PID == pid })
@@ -32,7 +32,8 @@ func (p Containment) EndStrays(children, known []Adoptable, deadline time.Time) 
 		if !ok || m.start != k.Born || isKnown(k.PID) {
 			continue
 		}
-		if m.zombie { // only reap it: a signal to its process group could reach known processes
+		// Only reap a zombie: a signal to its process group could reach processes in known.
+		if m.zombie {
 			if fd := pidfdOpen(k.PID); fd >= 0 {
 				f := pollable(fd)
 				awaitPidfd(f, deadline) // the main thread has exited; the other threads may take a moment longer

@@ -12,8 +12,8 @@ import (
 // line.
 type Site [8]uintptr
 
-// String returns "file.go:12" for the first frame outside of the packages of [IsLibrary]. If there is
-// none, because one of these packages has started the goroutine, it names the outermost frame.
+// String returns "file.go:12" for the first frame for which [IsLibrary] is false. If there is none,
+// because a package of this module has started the goroutine, it names the outermost frame.
 func (at Site) String() string {
 	n := 0
 	for n < len(at) && at[n] != 0 {

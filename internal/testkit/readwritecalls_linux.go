@@ -18,7 +18,7 @@ func ReadWriteCalls(t testing.TB, f func()) int {
 	calls := func() (n int) {
 		text, err := os.ReadFile("/proc/thread-self/io")
 		if err != nil {
-			t.Error(err) // not Fatal, because f may be called in a goroutine of a server
+			t.Error(err) // Fatal must not be called here, because f may be called in a goroutine of a server
 		}
 		for line := range strings.Lines(string(text)) {
 			var name string

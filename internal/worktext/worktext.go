@@ -21,7 +21,7 @@ type List struct {
 	Nameable int
 
 	kinds   map[kind]int     // the numbers of requests, jobs and so on
-	waiting map[kind]int     // guards that only wait for other guards; listed if no other guard is held
+	waiting map[kind]int     // guards of code that only waits for other guards; listed if no other guard is held
 	traced  ctxkey.NamedWork // the oldest guard that AddTraced was given
 }
 
@@ -53,8 +53,8 @@ func Pluralize(n int, noun string) string {
 // Add adds the guards of the scope with the given path. d says what they stand for, and is nil if that
 // is not known. Add returns the number of guards that the report counts. If one guard stands for
 // several pieces of work, the report counts each piece as a guard. Add also returns whether the ages of
-// the guards in a trace matter: they do not if the guards are requests, whose age is known, or if all
-// of them only wait for other guards.
+// the guards in a trace matter: they do not if the guards are requests, whose age is known, or if
+// they belong to code that only waits for other guards.
 func (l *List) Add(d *ctxkey.WorkDescriber, path string, guards int) (counted int, agesMatter bool) {
 	if l.kinds == nil {
 		l.kinds, l.waiting = map[kind]int{}, map[kind]int{}
