@@ -108,7 +108,8 @@ func (c *conn) stepUnlock(e connEvent) {
 	c.step(e)
 	after := c.state.role
 	if after != before && after != roleGone {
-		c.drain.move(c, before, after) // called before unlocking, so that the drain gets the changes of a connection in order
+		// Call move before unlocking, so that the drain gets the changes of a connection in order.
+		c.drain.move(c, before, after)
 	}
 	c.mu.Unlock()
 	if after != before && after == roleGone {
@@ -239,7 +240,9 @@ func (c *conn) read(b []byte) (int, error) {
 // may have been there for a while. attempts is the number of repetitions so far.
 func (c *conn) mustReadAgain(err error, attempts int) bool {
 	if !c.drain.draining.Load() {
-		return false // fast path without locking: before the drain, the server ends one read of each request by a deadline
+		// Before the drain it is the server that ends reads by a deadline, one for each request. So this
+		// is a fast path, which does not lock.
+		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -189,7 +189,7 @@ func (sv *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g = c.beginTrace(q)
 		defer pprof.SetGoroutineLabels(r.Context())
 	} else {
-		g = c.scope.Guard() // not ctxshutdown.Acquire, which is slower because it searches the context for the scope
+		g = c.scope.Guard() // ctxshutdown.Acquire would be slower: it searches the context for the scope
 	}
 	defer g.Release()
 	handler.ServeHTTP(w, r)

@@ -66,7 +66,7 @@ func endlessHeaders(w io.Writer) {
 			})
 		}
 		sending.Wait()
-		time.Sleep(2 * time.Second) // after that, the server has read a part of each header
+		time.Sleep(2 * time.Second) // after the pause, the server has read a part of each header
 		before := httpdrain.ReadStats().Silent
 		took, err := stop()
 		counted := "–"
