@@ -44,7 +44,7 @@ type handling struct {
 	request  bool
 	id       json.RawMessage         // the id of a request
 	cancel   context.CancelCauseFunc // ends the context of the handler of a request
-	answered bool                    // set for a notification and for a request that has its response; guarded by inbox.mu
+	answered bool                    // no response is to be sent: to a notification, or to a request that has one already; guarded by inbox.mu
 }
 
 type handlingKey struct{}

@@ -117,7 +117,7 @@ func (m *Manager) Conn(ctx context.Context, key string) (*Conn, error) {
 	server.key = key
 	conn, err := start(m.scope, server, m.start, m)
 	if m.scope.Err() != nil {
-		err = closingError(key) // if the server was started, the stopped scope closes the connection
+		err = closingError(key) // if the server was started, the connection is closed, because its scope is stopped
 	}
 	if err != nil && conn == nil {
 		return nil, err
