@@ -269,7 +269,7 @@ func (b *inbox) cancelPromise() {
 	b.promised--
 	b.offloads.done()
 	b.mu.Unlock()
-	b.wake() // this may be the last completion that a stopping loop is waiting for
+	b.wake() // a stopping loop may be waiting for this completion only, and can end now
 }
 
 // wake makes the loop check its timers and its state.
