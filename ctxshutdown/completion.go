@@ -139,7 +139,7 @@ func (c *Completion) endedByStop(ctx context.Context, ended <-chan struct{}, cau
 	for s := c.scope; s != nil; s = s.stoppedWith() {
 		// A context that only adds values has the Done channel of the context that it derives from.
 		if s.parentContext().Done() == ended {
-			<-s.Done() // the scope s derives from ctx, and can end a moment after ctx
+			<-s.Done() // the scope s derives from ctx, but can end a moment after ctx, so wait for its end
 			top = s
 		}
 	}

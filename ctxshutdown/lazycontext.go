@@ -65,7 +65,7 @@ func (s *Swansong) derive() *stdContext {
 	ctx, cancel := context.WithCancelCause(s.parentContext())
 	c := &stdContext{ctx: ctx, cancel: cancel}
 	if !s.std.CompareAndSwap(nil, c) {
-		cancel(nil) // so that the unused ctx does not stay registered with the parent context
+		cancel(nil) // otherwise the unused ctx would stay registered with the parent context
 		return s.std.Load()
 	}
 	return c

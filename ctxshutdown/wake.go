@@ -154,7 +154,7 @@ func (w *waker) finish(forGood bool) {
 func (w *waker) setDeadline(t time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.woken.Load() { // otherwise leave sets the deadline, when the woken calls have returned
+	if !w.woken.Load() { // if woken is set, leave sets the deadline when the woken calls have returned
 		if err := w.set(t); err != nil {
 			return err
 		}
