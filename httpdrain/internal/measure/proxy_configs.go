@@ -49,6 +49,9 @@ backend servers
 	server two SERVER2
 `
 
+// Apache sends a server that it could not connect to no request for the time retry. It must not be one
+// second: after a second without a request the server closes its quiet connections, and Apache would
+// send the next POST on one of them just then.
 const apacheConfig = `
 LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so
 LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
@@ -71,8 +74,8 @@ ThreadsPerChild 100
 MaxRequestWorkers 100
 MaxKeepAliveRequests 0
 <Proxy balancer://servers>
-	BalancerMember http://SERVER1 retry=1
-	BalancerMember http://SERVER2 retry=1
+	BalancerMember http://SERVER1 retry=2
+	BalancerMember http://SERVER2 retry=2
 </Proxy>
 ProxyPass / balancer://servers/
 `
