@@ -27,5 +27,5 @@ func (h *handover) close() (error, bool) {
 	if !h.closed.Swap(true) {
 		return nil, false
 	}
-	return <-h.result, true // waits for give to send the error, which it does right after its swap
+	return <-h.result, true // give has swapped the flag, and sends the error next, so this does not block for long
 }
