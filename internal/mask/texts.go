@@ -109,8 +109,8 @@ func quoteJSON(value string, escapeHTML bool) string {
 	return unquote(strings.TrimSpace(b.String()))
 }
 
-// inASCII returns text, which is a JSON string, with the escapes of JSON for all other characters
-// than those of ASCII.
+// inASCII returns text, which is a JSON string, with the escapes of JSON for all characters outside
+// of ASCII.
 func inASCII(text string) string {
 	var b strings.Builder
 	for _, r := range text {

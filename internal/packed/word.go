@@ -21,10 +21,10 @@ const (
 
 	warned      uint64 = 1 << 56 // a stop may have been signalled; see Warn
 	live        uint64 = 1 << 57 // the node is not sealed: no stop has reached it
-	announced   uint64 = 1 << 58 // counted as a child in the word of the parent
-	unlinked    uint64 = 1 << 59 // not in the child list of the parent
-	hasChildren uint64 = 1 << 60 // may have linked children; cleared by removeIdle
-	pinned      uint64 = 1 << 61 // stays linked without a guard; see Pin
+	announced   uint64 = 1 << 58 // the node is counted as a child in the word of the parent
+	unlinked    uint64 = 1 << 59 // the node is not in the child list of the parent
+	hasChildren uint64 = 1 << 60 // the node may have linked children; cleared by removeIdle
+	pinned      uint64 = 1 << 61 // the node stays linked without a guard; see Pin
 	awaited     uint64 = 1 << 62 // Done has been called
 	signalled   uint64 = 1 << 63 // the stop has been signalled, and Stop has sealed the subtree
 
@@ -35,8 +35,8 @@ const (
 	childBits = (warned - 1) &^ (oneChild - 1)
 	countBits = guardBits | childBits
 
-	// manyChildren is the limit of announced children. It is so far below the largest number that
-	// the bits can count that goroutines can finish additions that have begun.
+	// manyChildren is the limit of announced children. The bits can count a million children more.
+	// So goroutines that have begun an addition when the limit is reached can finish it.
 	manyChildren = childBits - 1<<20*oneChild
 )
 

@@ -95,8 +95,9 @@ func (g Group) Write(b *strings.Builder, title string, skip func(function string
 // maxStacks is the number of different stacks that OfScopes lists.
 const maxStacks = 50
 
-// OfScopes returns the stacks of the goroutines whose pprof label key is the path of one of the given
-// scopes, in the format of a traceback. It leaves out the frames for which skip returns true. It finds
+// OfScopes returns the stacks of the goroutines that work for the scopes with the given paths, in
+// the format of a traceback. These are the goroutines whose pprof label with the given key has one
+// of the paths as its value. OfScopes leaves out the frames for which skip returns true. It finds
 // the goroutines in a profile of all goroutines of the program; see [All].
 func OfScopes(key string, paths map[string]bool, skip func(function string) bool) string {
 	var b strings.Builder
