@@ -318,7 +318,8 @@ func (res *resource) follow(visit func(ast.Node)) (lost []ast.Node) {
 	return slices.Compact(lost)
 }
 
-// start returns the block of def, and the index of the first node after def.
+// start returns the place from which the resource is held: a block of the control-flow graph, and
+// the index of a node in the block.
 func (res *resource) start() (*cfg.Block, int) {
 	if res.def == nil {
 		return res.graph.Blocks[0], 0
