@@ -22,7 +22,7 @@ type conn struct {
 	drain *drain
 	scope *ctxshutdown.Swansong // scope of the server or, with WithPacing, of this connection
 	work  context.Context       // scope.Work(), which Force cancels
-	turn  float64               // when in the lame duck phase the client is told to use another server: 0 is the beginning, 1 the middle
+	turn  float64               // from when on the client is told to use another server, as a fraction of the first half of the lame duck phase
 	base  context.Context       // the context of the connection, with what the user's hooks have added
 
 	mu            sync.Mutex

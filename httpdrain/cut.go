@@ -142,8 +142,9 @@ func (c *conn) unfinished(now time.Duration) (all []unfinished) {
 	return all
 }
 
-// unknownRequest returns a Cut for a request whose handler was not called, and whose first bytes
-// were read at the time since. now is the time since epoch. The caller holds c.mu.
+// unknownRequest returns a Cut for a request whose handler was not called. The parameter since is
+// the time at which the first bytes of the request were read, and now is the present time since
+// epoch. The caller holds c.mu.
 func (c *conn) unknownRequest(since time.Time, now time.Duration) Cut {
 	cut := Cut{Remote: c.remote()}
 	if !since.IsZero() {

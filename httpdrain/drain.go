@@ -28,7 +28,7 @@ type drain struct {
 
 	lameDuck atomic.Pointer[lameDuck] // set when the lame duck phase of the process begins
 	draining atomic.Bool
-	began    time.Time // when the drain began; set before draining
+	began    time.Time // when the drain began; set before the field draining is
 
 	mu       sync.Mutex
 	conns    map[*conn]int // for each connection, how often it was added minus how often it was removed, see move

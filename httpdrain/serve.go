@@ -194,7 +194,7 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 		return closeListener(ln, errStopped(s))
 	}
 	defer g.Release()
-	ctxkey.NameShared(scope, g) // reports then do not name g, which is as old as the server, as the oldest work
+	ctxkey.NameShared(scope, g) // so that reports do not name g, which is as old as the server, as the oldest work
 	if p, ok := graceful.FromContext(s); ok && !o.keepInLameDuck {
 		var waiting sync.WaitGroup
 		waiting.Go(func() { d.awaitLameDuck(p) })

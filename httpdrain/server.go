@@ -80,7 +80,7 @@ func (sv *server) onConnState(nc net.Conn, state http.ConnState) {
 		sv.connState(usersConn(nc), state)
 	}
 	if c != nil {
-		c.onConnState(state) // after the call of the user's hook: the drain must not end before the hook has returned
+		c.onConnState(state) // call it last, because the drain must not end before the user's hook has returned
 	}
 }
 

@@ -26,7 +26,7 @@ type tlsConn struct {
 	anyConn
 	tls          *tls.Conn
 	didHandshake bool
-	didServe     bool // ConnectionState has served the connection, or found that it is HTTP/1
+	didServe     bool // the method ConnectionState has served the connection, or found that it is HTTP/1
 	hasEnded     bool // the connection has been served with another protocol than HTTP/1, or the handshake has failed
 }
 
