@@ -32,10 +32,10 @@ type Conn struct {
 	server       Server
 	manager      *Manager // the manager that started the connection; nil if Start did
 	scope        *ctxshutdown.Swansong
-	queueScope   *ctxshutdown.Swansong // holds one guard for each message that has not been written
-	callScope    *ctxshutdown.Swansong // holds one guard for each call without a response
-	requestScope *ctxshutdown.Swansong // holds one guard for each unanswered request of the server
-	notifyScope  *ctxshutdown.Swansong // holds one guard for each call of OnNotify
+	queueScope   *ctxshutdown.Swansong // scope with one guard for each message that has not been written
+	callScope    *ctxshutdown.Swansong // scope with one guard for each call without a response
+	requestScope *ctxshutdown.Swansong // scope with one guard for each unanswered request of the server
+	notifyScope  *ctxshutdown.Swansong // scope with one guard for each call of OnNotify
 	processGuard *ctxshutdown.Guard    // released when the server's process has been reaped
 	process      serverProcess
 	external     *externalProtocol // the library that exchanges the messages of a Process; nil for other connections

@@ -17,7 +17,9 @@ func (b *inbox) notify(m message) (ordered bool) {
 		c.server.OnNotify(ctx, *m.Method, m.Params)
 	}, func(p *PanicError) {
 		if p != nil {
-			b.stopHandlers() // another goroutine delivers the next messages, because after runtime.Goexit this one ends
+			// After this call another goroutine delivers the next messages: if the handler has called
+			// runtime.Goexit, this goroutine ends.
+			b.stopHandlers()
 		}
 		ordered = b.finish(h)
 	})

@@ -70,7 +70,9 @@ func (b *inbox) request(m message) (ordered bool) {
 			m.guard.Release()
 		}
 		if p != nil {
-			b.stopHandlers() // another goroutine delivers the next messages, because after runtime.Goexit this one ends
+			// After this call another goroutine delivers the next messages: if the handler has called
+			// runtime.Goexit, this goroutine ends.
+			b.stopHandlers()
 		}
 		ordered = b.finish(h)
 	})

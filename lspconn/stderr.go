@@ -30,7 +30,9 @@ func newStderrTail() *stderrTail { return &stderrTail{Tail: proc.NewTail(searche
 func (t *stderrTail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if total := t.Total(); total != t.total { // end is kept, because a failed connection puts it into the error of each call
+	// Compute end only if there is new output, because a failed connection puts end into the error of
+	// each call.
+	if total := t.Total(); total != t.total {
 		t.end, t.total = endOfStderr(t.Tail.String()), total
 	}
 	return t.end

@@ -175,11 +175,11 @@ func (c *Conn) publishReport(r Report, unconfirmed error, s schedule) {
 	close(c.reported)
 }
 
-// awaitOutput waits until all channels in ends are closed: those that are closed when stdout and
-// stderr have been read to their end, or when the last message has been delivered. At the time
-// until, or half of forceTimeout after a Force, awaitOutput closes the pipes, because the wait
-// might not end otherwise: a handler may block the read loop, or, on a platform without deadlines
-// for pipes, a process that survived may keep them open.
+// awaitOutput waits until all channels in the parameter ends are closed: they are closed when
+// stdout or stderr has been read to its end, or when the last message has been delivered. At the
+// time in the parameter until, or half of forceTimeout after a Force, awaitOutput closes the pipes,
+// because the wait might not end otherwise: a handler may block the read loop, or, on a platform
+// without deadlines for pipes, a process that survived may keep them open.
 func (c *Conn) awaitOutput(until time.Time, ends ...chan struct{}) {
 	t := time.NewTimer(time.Until(until))
 	defer t.Stop()
