@@ -87,8 +87,8 @@ func startOffload[T any](l *Loop, p *Pool, ctx context.Context, cancel func(), w
 //	   └──────ctx ends───────▶ settled: done is queued with the cause ──work returns──▶ late
 //
 // The goroutine that sets settled delivers the promised completion, so the loop does not end before
-// that. A late result finds settled set and does not reach the loop. Counters are updated before
-// waiting goroutines are woken.
+// that. A late result finds the field settled set, and does not reach the loop. Counters are
+// updated before waiting goroutines are woken.
 type offload[T any] struct {
 	loop          *Loop
 	ctx           context.Context

@@ -151,7 +151,7 @@ func (l *loop) run() {
 }
 
 // runCallbacks runs callbacks until the loop has drained, or a callback panics or calls
-// runtime.Goexit. After a Goexit it does not return, and the loop continues elsewhere; see resume.
+// runtime.Goexit. After a Goexit, runCallbacks does not return, and resume continues the loop.
 func (l *loop) runCallbacks() {
 	returned := false
 	defer func() {
