@@ -70,8 +70,8 @@ func (s *Swansong) registerWork(w *work) *work {
 	// If the stop of a scope above s also ends s, then s was complete when that scope was complete.
 	// The node of s may not have recorded this: if s was not used between the stop and a late
 	// guard, the node learns of the stop only now. So check the scopes above, too. The causes tell
-	// whether the parent context of a scope has ended by the stop of the scope above it: with a
-	// context.WithoutCancel in between, it has not.
+	// whether the stop of a scope has ended the parent context of the scope below: it has not if
+	// there is a context.WithoutCancel in between.
 	for up, below := s, s; up != nil && s.Err() != nil && (up == s || isSameCause(context.Cause(below.parent), context.Cause(up))); up, below = up.stoppedWith(), up {
 		if up.node.HasCompleted() {
 			s.cancelWork()
