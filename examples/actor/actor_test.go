@@ -83,7 +83,7 @@ func TestProgram_AnswersEachCommand(t *testing.T) {
 }
 
 // The input ends while audits are running. Every audit is answered, with a result or a timeout.
-func TestRun_AnswersAuditsThatRunAtEndOfInput(t *testing.T) {
+func TestRun_AnswersAuditsThatStillRunWhenInputEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit  time.Duration
 		rounds int

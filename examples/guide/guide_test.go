@@ -203,7 +203,7 @@ func TestWorkStep_SendsMailOfRunningRequest(t *testing.T) {
 	p.stop(0, "mail sent: welcome")
 }
 
-func TestOrderStep_WritesAllEventsBeforeExit(t *testing.T) {
+func TestOrderStep_StoppedProgramHasWrittenAllAcceptedEvents(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "events")
 	p := start(t, "4-order", "-file", name)
 	for _, event := range []string{"one", "two", "three"} {
@@ -235,7 +235,7 @@ func TestStreamsStep_SendsLastEventAtStop(t *testing.T) {
 	}
 }
 
-func TestTimeStep_SlowRequestGetsMoreTime(t *testing.T) {
+func TestTimeStep_SlowRequestGetsMoreTimeToDrain(t *testing.T) {
 	p := start(t, "6-time")
 	resp, err := http.Get("http://" + p.addr + "/export")
 	if err != nil {

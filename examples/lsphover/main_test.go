@@ -37,7 +37,7 @@ func TestRun_PrintsHoverProgressAndEdit(t *testing.T) {
 	}
 }
 
-func TestRun_ReturnsErrors(t *testing.T) {
+func TestRun_ReturnsErrorForInvalidArguments(t *testing.T) {
 	for _, args := range [][]string{nil, {"main.go", "x", "1"}, {"no-such-file.go", "1", "1"}} {
 		if err := run(t.Context(), new(strings.Builder), "gopls", args...); err == nil {
 			t.Errorf("%q: no error", args)
@@ -48,7 +48,7 @@ func TestRun_ReturnsErrors(t *testing.T) {
 	}
 }
 
-func TestDocument_ApplyEditsFromEndToStart(t *testing.T) {
+func TestDocument_AppliesSeveralEditsAtTheirOriginalPositions(t *testing.T) {
 	d := &document{URI: "file:///a.go", Text: "one\ntwo\nthree\n"}
 	err := d.apply([]byte(`{"edit":{"documentChanges":[{"textDocument":{"uri":"file:///a.go"},"edits":[
 		{"range":{"start":{"line":0,"character":0},"end":{"line":0,"character":3}},"newText":"1\n1"},

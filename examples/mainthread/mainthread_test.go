@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 // The window is opened and closed on the main thread of the process.
-func TestProgram_UsesMainThread(t *testing.T) {
+func TestProgram_OpensAndClosesWindowOnMainThread(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-for", "50ms")
 	cmd.Env = append(os.Environ(), programVar+"=1")
 	out, err := cmd.CombinedOutput()
@@ -43,7 +43,7 @@ func TestProgram_UsesMainThread(t *testing.T) {
 }
 
 // After a panic in a callback, the window is still closed on the thread that has opened it.
-func TestRun_ClosesWindowAfterPanic(t *testing.T) {
+func TestRun_ClosesWindowOnItsThreadAfterPanicOfCallback(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	out := &panickingWriter{text: "title:"}

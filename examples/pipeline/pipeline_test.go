@@ -158,7 +158,7 @@ func (r stopAfter) Read(p []byte) (int, error) {
 }
 
 // After the stop, lines returns the complete lines in the buffer, and the rest as a partial line.
-func TestLines_ReturnsPartialLineAtStop(t *testing.T) {
+func TestLines_AtStopReturnsBufferedLinesAndPartialLine(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	defer s.Shutdown()
 	r := ctxshutdown.NewReader(s, stopAfter{strings.NewReader("a\nb\nhal"), func() { s.Shutdown() }})
@@ -175,7 +175,7 @@ func TestLines_ReturnsPartialLineAtStop(t *testing.T) {
 	}
 }
 
-func TestProcess_ReturnsResultOfLine(t *testing.T) {
+func TestProcess_ReturnsResultOrErrorOfLine(t *testing.T) {
 	for _, test := range []struct {
 		line line
 		want string
@@ -196,7 +196,7 @@ func TestProcess_ReturnsResultOfLine(t *testing.T) {
 }
 
 // Force ends the processing of a line that would otherwise take forever.
-func TestProcess_ForceEndsProcessingOfLine(t *testing.T) {
+func TestProcess_ForceEndsEndlessProcessingOfLine(t *testing.T) {
 	p := &pipeline{rounds: math.MaxInt}
 	s := ctxshutdown.New(t.Context())
 	defer s.Guard().Release()
@@ -375,7 +375,7 @@ func TestStart_WriteErrorStopsAllStages(t *testing.T) {
 
 // What was written after the checkpoint is removed, including an incomplete line, and written
 // again.
-func TestRun_RemovesOutputWrittenAfterLastCheckpoint(t *testing.T) {
+func TestRun_AfterCrashRewritesOutputThatFollowsLastCheckpoint(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "in")
 	out := in + ".out"
 	write(t, in, orders(100))

@@ -129,7 +129,7 @@ func killDuringDrain(rng *rand.Rand, p *process) {
 
 // Signals hit the program at random points, and it is run again until it is done. In the end the
 // output contains the result of every line of the input exactly once.
-func TestSignals_OutputHasResultOfEveryLineOnce(t *testing.T) {
+func TestSignals_AtRandomTimesLoseAndRepeatNoResult(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		times   int
