@@ -31,7 +31,7 @@ func (s *faultyStream) Recv() (int, error) {
 
 // If Recv panics, the panic continues in the handler's goroutine, where it can be recovered, and
 // not in the goroutine that Messages has started.
-func TestMessages_PanicOfRecvReachesHandler(t *testing.T) {
+func TestMessages_PanicOfRecvIsRaisedOnGoroutineOfHandler(t *testing.T) {
 	for name, fault := range map[string]func(){"panic": func() { panic(errFault) }, "Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
 			s := ctxshutdown.New(t.Context())

@@ -216,7 +216,7 @@ func TestServe_ForceCutsStreamOff(t *testing.T) {
 // Serve returns although a handler ignores its context, also if the client of the handler is gone.
 // If the client is gone, GracefulStop waits for the handler while it holds the mutex that Stop
 // needs.
-func TestServe_ReturnsAlthoughHandlerIgnoresContext(t *testing.T) {
+func TestServe_ReturnsAtForceEvenIfHandlerIgnoresItsContext(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		t.Run(map[bool]string{false: "client waits", true: "client gone"}[gone], func(t *testing.T) {
 			begun, leave := make(chan context.Context, 1), make(chan struct{})
@@ -248,7 +248,7 @@ func TestServe_ReturnsAlthoughHandlerIgnoresContext(t *testing.T) {
 }
 
 // Serve does not wait for a connection that the server's credentials have taken over.
-func TestServe_DoesNotWaitForConnectionTakenOverByCredentials(t *testing.T) {
+func TestServe_DoesNotWaitForConnectionThatCredentialsHijacked(t *testing.T) {
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithName("grpc"))
 	creds := dispatcher{insecure.NewCredentials(), make(chan net.Conn, 1)}
 	begun, leave := make(chan context.Context, 1), make(chan struct{})

@@ -60,7 +60,7 @@ func TestServe_RejectsInvalidArgumentsAndClosesSocket(t *testing.T) {
 }
 
 // A socket that fails ends the server, with the error of package quic.
-func TestServe_ReturnsErrorOfSocket(t *testing.T) {
+func TestServe_ReturnsErrorOfQUICIfSocketFails(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	pc := listen(t)
 	done := make(chan error, 1)

@@ -12,7 +12,7 @@ import (
 )
 
 // Serve waits until a stream that a handler has taken over is closed.
-func TestServe_WaitsForStreamOfHandler(t *testing.T) {
+func TestServe_WaitsUntilStreamThatHandlerTookOverIsClosed(t *testing.T) {
 	var streams chan *http3.Stream
 	srv := newServer(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(200)
@@ -41,7 +41,7 @@ func TestServe_WaitsForStreamOfHandler(t *testing.T) {
 
 // A handler may call HTTPStream again, and gets the same stream. The scope completes when the stream is
 // closed.
-func TestHTTPStream_SecondCallHoldsNoGuard(t *testing.T) {
+func TestHTTPStream_CalledTwiceDelaysDrainOnlyUntilStreamIsClosed(t *testing.T) {
 	srv := newServer(func(w http.ResponseWriter, r *http.Request) {
 		first, err := w.(http3.HTTPStreamer).HTTPStream()
 		if err != nil {

@@ -140,7 +140,7 @@ func TestServe_DeliversResponseToSlowReader(t *testing.T) {
 
 // A response arrives even if the network loses every packet for five seconds when the end of the
 // response is sent.
-func TestServe_DeliversResponseAfterOutage(t *testing.T) {
+func TestServe_DeliversResponseEvenIfNetworkFailsForSeconds(t *testing.T) {
 	var leave chan struct{}
 	srv := newServer(func(w http.ResponseWriter, r *http.Request) {
 		<-leave
@@ -267,7 +267,7 @@ func TestServe_WaitsForHandshakeAtMostASecond(t *testing.T) {
 
 // Force does not wait for a handshake that is under way. No request was cut short, so Serve returns
 // nil.
-func TestServe_ForceDoesNotWaitForHandshake(t *testing.T) {
+func TestServe_ReturnsAtForceDuringHandshake(t *testing.T) {
 	inBubble(t, newServer(ok), func(v *service) {
 		v.router.isCut.Store(true)
 		go v.dial()
@@ -301,7 +301,7 @@ func TestServe_DrainsWhenHandlerStopsScope(t *testing.T) {
 
 // A client that has read its response and closes its connection ends the linger for that response.
 // No goroutine of the server remains.
-func TestServe_EndsLingerWhenClientClosesConnection(t *testing.T) {
+func TestServe_StopsWaitingWhenClientClosesConnectionAfterResponse(t *testing.T) {
 	inBubble(t, newServer(ok), func(v *service) {
 		p := v.peer()
 		p.receives(p.send("/"), "ok")
@@ -319,7 +319,7 @@ type key string
 
 // The context of a request derives from Work: the stop does not cancel it, and Force cancels it
 // with the cause of Force. It has the values of ConnContext, and the server as a value.
-func TestServe_RequestContextDerivesFromWork(t *testing.T) {
+func TestServe_RequestContextEndsAtForceNotAtStop(t *testing.T) {
 	var contexts chan context.Context
 	srv := newServer(func(w http.ResponseWriter, r *http.Request) {
 		contexts <- r.Context()

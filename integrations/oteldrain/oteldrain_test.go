@@ -133,7 +133,7 @@ func TestObserve_ReportsGuards(t *testing.T) {
 	testkit.Equal(t, "after stop", got, map[string]float64{})
 }
 
-func TestObserve_LimitsSeries(t *testing.T) {
+func TestObserve_SumsSmallScopesIfThereAreTooManySeries(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	for i := range 100 {
 		hold(t, s, "http/conn-"+strconv.Itoa(i), 1)
@@ -320,7 +320,7 @@ func TestTrace_SpanBeginsWithLameDuck(t *testing.T) {
 }
 
 // The span of the program is the parent, and an event lists at most ten blockers.
-func TestTrace_HasParentAndListsBlockers(t *testing.T) {
+func TestTrace_SpanHasParentAndListsAtMostTenBlockers(t *testing.T) {
 	exp := tracetest.NewInMemoryExporter()
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exp))
 	ctx, program := tp.Tracer("test").Start(t.Context(), "program")

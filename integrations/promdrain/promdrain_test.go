@@ -106,7 +106,7 @@ func TestScopeCollector_ReportsCompleteScope(t *testing.T) {
 	})
 }
 
-func TestScopeCollector_LimitsSeries(t *testing.T) {
+func TestScopeCollector_SumsSmallScopesIfThereAreTooManySeries(t *testing.T) {
 	guardsOf := func(values map[string]float64) map[string]float64 {
 		for name := range values {
 			if len(name) > 20 && name[:20] == "swansong_scope_state" {
