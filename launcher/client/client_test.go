@@ -125,7 +125,7 @@ func TestShutdown_IsIdempotent(t *testing.T) {
 }
 
 // A signal requests a shutdown. A second signal ends the context of the drain; a call does not.
-func TestSignal_RequestsShutdownAndSecondCancelsDrain(t *testing.T) {
+func TestSignal_FirstRequestsShutdownAndSecondCancelsDrain(t *testing.T) {
 	p := serve(t)
 	signal := func() {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {
@@ -514,7 +514,7 @@ func (r *registrar) RegisterService(_ *grpc.ServiceDesc, service any) {
 
 // A status has a report only if it is asked for: what the drain waits for, and the goroutines of
 // the program, at most 32 KiB of them. Goroutines of the protocol are left out.
-func TestStatus_ReportIsBounded(t *testing.T) {
+func TestStatus_HasReportOnRequestOfAtMost32KiB(t *testing.T) {
 	p := client.NewShutdownCoordinator("p-1")
 	var r registrar
 	client.Register(&r, p, nil)

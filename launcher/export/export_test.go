@@ -97,7 +97,7 @@ func TestExport_WritesSameFilesAsTestdata(t *testing.T) {
 }
 
 // The printed files are complete, and programs can read them.
-func TestResult_PrintsCompleteFiles(t *testing.T) {
+func TestResult_PrintsCompleteFilesThatProgramsCanRead(t *testing.T) {
 	const one, two = "process_groups: [{name: aaa}]", "process_groups: [{name: aaa}, {name: bbb}]"
 	print := func(target, text string) (string, error) {
 		var out bytes.Buffer
@@ -207,7 +207,7 @@ func TestExport_PassesHealthPortToProgram(t *testing.T) {
 }
 
 // Settings that the target does not support are reported.
-func TestExport_ReportsUnsupportedHooks(t *testing.T) {
+func TestExport_ReportsSettingsThatTargetDoesNotSupport(t *testing.T) {
 	const group = `process_groups: [{name: kv, on_failure: rollback, retry: {policy: exponential}, progress_deadline: 1m, pre_stop: [{command: "true"}]}]`
 	said := func(r *export.Result, key, what string) bool {
 		return slices.ContainsFunc(r.Gaps, func(g export.Gap) bool { return g.Key == key && strings.Contains(g.What, what) })
@@ -245,7 +245,7 @@ func TestExport_ReportsThatTotalDeadlineIsNotExported(t *testing.T) {
 	}
 }
 
-func TestKubernetes_ConvertsLimitsOfRoll(t *testing.T) {
+func TestKubernetes_ConvertsLimitsOfRollingUpdate(t *testing.T) {
 	for _, c := range []struct{ group, want string }{
 		{"desired_instances: 3, min_healthy_instances: 2", "maxSurge: 1\n      maxUnavailable: 1\n"},
 		{"desired_instances: 3", "maxSurge: 1\n      maxUnavailable: 0\n"},

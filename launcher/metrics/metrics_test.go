@@ -68,7 +68,7 @@ func stop(t *testing.T, m *launcher.Manager, id string, replace bool) launcher.S
 }
 
 // The metrics have the expected values after a known sequence of events.
-func TestCollector_MetricsMatchKnownEvents(t *testing.T) {
+func TestCollector_HasExpectedValuesAfterKnownEvents(t *testing.T) {
 	web := runners("web", 2)
 	hang := runners("hang", 1, "--behavior", "hang")
 	hang.Shutdown.Grace, hang.Shutdown.GraceEnforced, hang.Shutdown.SIGTERMTimeout = 50*time.Millisecond, true, 50*time.Millisecond
@@ -202,7 +202,7 @@ func TestCollector_ReportsUnwritableStateFile(t *testing.T) {
 }
 
 // The events that a slow watcher misses are counted.
-func TestCollector_CountsMissedEvents(t *testing.T) {
+func TestCollector_CountsEventsThatSlowWatcherMissed(t *testing.T) {
 	g := group("loop", 1, "")
 	g.Command = []string{"false"}
 	g.Restart.CrashLimit, g.Restart.MaxBackoff = 350, time.Millisecond // the group causes more events than a watcher may be behind

@@ -243,7 +243,7 @@ func TestKill_LosesNoAcknowledgedWrite(t *testing.T) {
 }
 
 // A write survives a kill -9 that follows its answer immediately.
-func TestPut_AnswersAfterFsync(t *testing.T) {
+func TestPut_AnsweredWriteSurvivesImmediateKill(t *testing.T) {
 	kv := launch(t, "--slow-disk", "50ms").ready()
 	c := kv.client(false)
 	want := map[string]string{}
@@ -305,7 +305,7 @@ func TestRoll_SuccessorWaitsUntilPredecessorClosesFile(t *testing.T) {
 }
 
 // A process that is stopped while it waits for the file exits at once, with success.
-func TestStop_EndsWaitForFile(t *testing.T) {
+func TestStop_WhileWaitingForLockedFileExitsAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	db, err := bbolt.Open(path, 0o600, nil)
 	if err != nil {
@@ -397,7 +397,7 @@ func TestClose_ReportsWritesLostAtDeadline(t *testing.T) {
 }
 
 // Synchronous and asynchronous writes reach the file in the order of the calls.
-func TestStore_KeepsOrderOfWrites(t *testing.T) {
+func TestStore_SyncAndAsyncWritesReachFileInOrder(t *testing.T) {
 	scope := ctxshutdown.New(context.Background())
 	defer scope.Shutdown()
 	s, err := openStore(scope, options{path: filepath.Join(t.TempDir(), "db"), interval: time.Hour, buffered: func(int64) {}})
