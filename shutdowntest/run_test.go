@@ -17,9 +17,9 @@ import (
 	"github.com/swansong-go/swansong/shutdowntest"
 )
 
-// TestRun_StopsScopeAtEveryMoment calls a guard operation in each run and records its results, with
+// TestRun_StopsScopeBeforeAndAfterEachGuardOperation calls a guard operation in each run and records its results, with
 // a stop before or after the acquisition or the release.
-func TestRun_StopsScopeAtEveryMoment(t *testing.T) {
+func TestRun_StopsScopeBeforeAndAfterEachGuardOperation(t *testing.T) {
 	acquire := func(s *ctxshutdown.Swansong) (*ctxshutdown.Guard, bool) { return ctxshutdown.Acquire(s) }
 	child := func(s *ctxshutdown.Swansong) *ctxshutdown.Swansong {
 		c, _ := ctxshutdown.WithCancel(s)
@@ -69,7 +69,7 @@ func TestRun_StopsScopeAtEveryMoment(t *testing.T) {
 	}
 }
 
-func TestRun_CountsEveryGuardOperationAsMoment(t *testing.T) {
+func TestRun_CountsClonesGroupsAndReadersAsGuardOperations(t *testing.T) {
 	for name, test := range map[string]struct {
 		moments int
 		do      func(s *ctxshutdown.Swansong)
@@ -106,7 +106,7 @@ func succeed(context.Context) error { return nil }
 
 // If a scenario has more moments than the limit of 1000, Run chooses moments that are distributed
 // evenly over the scenario.
-func TestRun_SpreadsStopsOverManyMoments(t *testing.T) {
+func TestRun_SpreadsAtMost1000StopsEvenlyOverScenario(t *testing.T) {
 	const guards = 255
 	var stops []int
 	shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
@@ -144,7 +144,7 @@ func TestRun_AcceptsScenarioThatServesUntilStop(t *testing.T) {
 	testkit.Equal(t, "times", took, []time.Duration{time.Hour + second, second, second, second, second})
 }
 
-func TestWithin_SetsTimeLimit(t *testing.T) {
+func TestWithin_SetsTimeLimitOfEachRun(t *testing.T) {
 	shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
 		s.Go(func(context.Context) { time.Sleep(59 * time.Minute) })
 		return nil
@@ -166,7 +166,7 @@ func TestRun_DoesNotReportGoroutineThatIsAboutToEnd(t *testing.T) {
 }
 
 // If the check waits for the goroutine that has released the last guard, the run does not deadlock.
-func TestRun_CheckMayWaitForGoroutineThatReleasedLastGuard(t *testing.T) {
+func TestRun_CheckMayWaitForGoroutineThatReleasesLastGuard(t *testing.T) {
 	for name, wait := range map[string]func(mu *sync.Mutex, done <-chan struct{}){
 		"lock":    func(mu *sync.Mutex, _ <-chan struct{}) { mu.Lock(); defer mu.Unlock() },
 		"channel": func(_ *sync.Mutex, done <-chan struct{}) { <-done },
@@ -200,7 +200,7 @@ func TestRun_CheckMayWaitForGoroutineThatReleasedLastGuard(t *testing.T) {
 
 // If the scenario calls graceful.Run, stopping s acts as a signal. Operations on guards of
 // graceful.Run's own root scope are moments, too.
-func TestRun_StopsProgramOfPackageGraceful(t *testing.T) {
+func TestRun_StopsScenarioThatCallsGracefulRun(t *testing.T) {
 	var ends []string
 	shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
 		flushed := false

@@ -19,7 +19,7 @@ import (
 
 // The first signal begins the drain, the second one ends it early, and after the third one Run
 // gives up. Signals that are not configured have no effect.
-func TestSignals_AdvancePhases(t *testing.T) {
+func TestSignals_EachSignalStartsNextPhase(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		signals []os.Signal
@@ -64,7 +64,7 @@ func TestSignals_AdvancePhases(t *testing.T) {
 }
 
 // A call of graceful.Run that is configured without signals receives none.
-func TestSignals_NotConfiguredHaveNoEffect(t *testing.T) {
+func TestSignals_AreIgnoredByRunConfiguredWithoutSignals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, send := shutdowntest.Signals(t.Context())
 		send(os.Interrupt)
@@ -79,7 +79,7 @@ func TestSignals_NotConfiguredHaveNoEffect(t *testing.T) {
 }
 
 // send does not block. Up to sixteen signals are buffered, and the next one is lost.
-func TestSignals_BuffersSixteenSignals(t *testing.T) {
+func TestSignals_SendBuffersSixteenSignalsAndDropsNext(t *testing.T) {
 	for others, want := range map[int]string{15: "<nil>", 16: "not stopped for an hour"} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, send := shutdowntest.Signals(t.Context())
