@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestRounds_SidesTakeTurnsAsFirst(t *testing.T) {
+func TestRounds_EachSideIsMeasuredFirstInTurn(t *testing.T) {
 	var got [][]string
 	for i, order := range figures.Rounds(4, "a", "b", "c") {
 		testkit.Equal(t, "number of the round", i, len(got))

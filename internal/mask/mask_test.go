@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestMasker_ChangesSecretValuesOnly(t *testing.T) {
+func TestMasker_ChangesNothingButSecretValues(t *testing.T) {
 	m := mask.New([]string{"hunter2", "swordfish", "short", "  1234567\n"})
 	for text, want := range map[string]string{
 		"":                                      "",
@@ -129,7 +129,7 @@ func TestMasker_MasksUnionOfOverlappingValues(t *testing.T) {
 	testkit.Equal(t, "a value inside of another", m.Mask("it is hunter2-of-all, hunter2-of"), "it ***, ***-of")
 }
 
-func TestMasker_MasksLinesOfLongValue(t *testing.T) {
+func TestMasker_MasksEachLongLineOfMultilineSecret(t *testing.T) {
 	const key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkq\r\nhkiG9w0BAQEFAASC\nx\n-----END PRIVATE KEY-----\n"
 	m := mask.New([]string{key})
 	want := "-----BEGIN PRIVATE KEY-----\n***\n***\nx\n-----END PRIVATE KEY-----\n"

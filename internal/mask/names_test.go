@@ -9,7 +9,7 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-func TestNames_MatchUsualNamesAndPatterns(t *testing.T) {
+func TestNames_MatchUsualNamesOfSecretsAndUsersPatterns(t *testing.T) {
 	n := mask.NewNames([]string{"*-pin", "[xy]_?", "TLS_KEY_FILE"})
 	for _, name := range []string{"DB_PASSWORD", "db_password", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "--api-key", "-password", "SENTRY_DSN",
 		"CARD_PIN", "card-pin", "X_A", "TLS_KEY_FILE"} {
@@ -43,7 +43,7 @@ func TestNames_FindSecretsInArguments(t *testing.T) {
 	testkit.Equal(t, "the arguments themselves", args, given)
 }
 
-func TestNames_HideSecretsInShownVariables(t *testing.T) {
+func TestNames_HideEnvMasksSecretsInValueOfVariable(t *testing.T) {
 	n, m := mask.NewNames(nil), mask.New([]string{"hunter2"})
 	var shown []string
 	for _, v := range []string{"TOKEN=x", "TOKEN=", "A=b", "MOTTO=of hunter2", "URL=http://u:p@h/"} {

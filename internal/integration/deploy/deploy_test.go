@@ -88,7 +88,7 @@ func fits(p phases, before, grace time.Duration) error {
 	return nil
 }
 
-func TestFits_RefusesPhasesNotShorterThanTimeLimit(t *testing.T) {
+func TestFits_RefusesPhasesThatExceedTimeLimit(t *testing.T) {
 	l, err := parsePhases([]string{"-lame-duck=5s", "-other", "-soft=15s", "-hard=2s"})
 	if err != nil || fits(l, 0, 30*time.Second) != nil || fits(l, 7*time.Second, 30*time.Second) != nil {
 		t.Error("fits refuses times that fit")
@@ -278,9 +278,9 @@ func TestUnits_AreAcceptedBySystemd(t *testing.T) {
 
 var block = regexp.MustCompile("(?s)<!-- (deploy/\\S+) -->\n```[a-z]+\n(.*?)```\n")
 
-// TestPages_ShowFilesUnchanged compares each marked block with its file, and checks that every file
+// TestPages_ShowDeploymentFilesUnchanged compares each marked block with its file, and checks that every file
 // is shown and every block has a file.
-func TestPages_ShowFilesUnchanged(t *testing.T) {
+func TestPages_ShowDeploymentFilesUnchanged(t *testing.T) {
 	for page, dir := range map[string]string{"kubernetes.md": "deploy/kubernetes", "systemd.md": "deploy/systemd"} {
 		text, err := os.ReadFile(filepath.Join(docs, "reference", page))
 		if err != nil {

@@ -109,7 +109,7 @@ func TestKubernetes_ServerAcceptsDeployments(t *testing.T) {
 }
 
 // The Deployments have the values that the exporter computes from testdata/launcher.yaml.
-func TestKubernetes_DeploymentHasExpectedValues(t *testing.T) {
+func TestKubernetes_DeploymentHasValuesOfLauncherConfiguration(t *testing.T) {
 	d := deployments(t)["keyvalue-runner"]
 	type sums struct {
 		Replicas, MinReady, Deadline, Surge, Unavailable int32
@@ -132,7 +132,7 @@ func TestKubernetes_DeploymentHasExpectedValues(t *testing.T) {
 
 // A job of the launcher is exported as a Job of Kubernetes. The containers of Jobs and of
 // Deployments have the limits of their group.
-func TestKubernetes_JobHasExpectedValues(t *testing.T) {
+func TestKubernetes_LauncherJobIsExportedAsKubernetesJob(t *testing.T) {
 	var j batchv1.Job
 	if err := yaml.UnmarshalStrict(files(t, "kubernetes", "migrate.job.yaml")["migrate.job.yaml"], &j); err != nil {
 		t.Fatal(err)

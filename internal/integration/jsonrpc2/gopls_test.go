@@ -55,7 +55,7 @@ func workspace(t *testing.T) string {
 }
 
 // gopls answers calls of jsonrpc2, and is closed with the handshake when the program stops.
-func TestProcess_ClosesGoplsUsedThroughOtherLibrary(t *testing.T) {
+func TestProcess_StopClosesGoplsThatIsCalledThroughJSONRPC2(t *testing.T) {
 	program, stop := context.WithCancel(t.Context())
 	server, rpc, err := startGopls(program, testkit.Gopls(t), workspace(t))
 	if err != nil {
@@ -75,7 +75,7 @@ func TestProcess_ClosesGoplsUsedThroughOtherLibrary(t *testing.T) {
 }
 
 // The server is killed although the library waits for an answer.
-func TestProcess_ForceEndsCallsOfOtherLibrary(t *testing.T) {
+func TestProcess_ForceEndsPendingCallsOfJSONRPC2(t *testing.T) {
 	server, rpc, err := startGopls(t.Context(), testkit.Gopls(t), workspace(t))
 	if err != nil {
 		t.Fatal(err)
