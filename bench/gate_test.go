@@ -8,7 +8,7 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-func TestGate_ReportsFaults(t *testing.T) {
+func TestGate_ReportsRowsThatAreTooSlowOrAllocate(t *testing.T) {
 	const slow = "too slow"
 	for _, test := range []struct {
 		name string
@@ -39,7 +39,7 @@ func TestGate_ReportsFaults(t *testing.T) {
 
 // A row that is too slow is measured again with more rounds. The gate fails only if the row is too
 // slow in all measurements.
-func TestGate_MeasuresSlowRowsAgain(t *testing.T) {
+func TestGate_FailsOnlyIfRowIsSlowInRepeatedMeasurements(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		ratios []float64 // the ratio of each measurement

@@ -31,7 +31,7 @@ func actorsBefore(ctx context.Context, srv *http.Server, ln net.Listener, poll f
 	return g.Run()
 }
 
-func TestMigrate_ActorsBehaveAsDocumented(t *testing.T) {
+func TestMigrate_RunGroupReturnsErrorOfActorAsDocumented(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func followBefore(lines <-chan string, out io.Writer) error {
 	return f.t.Wait()
 }
 
-func TestMigrate_FollowerBehavesAsDocumented(t *testing.T) {
+func TestMigrate_TombMayLeaveAcceptedLineAsDocumented(t *testing.T) {
 	lines := make(chan string, 1)
 	lines <- "one" // select may write it or leave it in the channel
 	var out bytes.Buffer
@@ -76,8 +76,8 @@ func TestMigrate_FollowerBehavesAsDocumented(t *testing.T) {
 	testkit.Equal(t, "lines written or left in the channel", out.String()+left, "one\n")
 }
 
-// TestMigrate_ClaimsAboutPeersHold checks other statements of docs/migrate.md about these libraries.
-func TestMigrate_ClaimsAboutPeersHold(t *testing.T) {
+// TestMigrate_OtherLibrariesBehaveAsMigrationPageSays checks other statements of docs/migrate.md about these libraries.
+func TestMigrate_OtherLibrariesBehaveAsMigrationPageSays(t *testing.T) {
 	var g run.Group
 	ended := make(chan struct{})
 	g.Add(func() error { return nil }, func(error) {})

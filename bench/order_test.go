@@ -4,7 +4,7 @@ import "testing"
 
 // lspconn delivers a server's messages in the order in which the server sent them.
 // docs/measured/benchmarks.md shows what other libraries do.
-func TestOrder_IsKeptByLspconn(t *testing.T) {
+func TestOrder_LspconnDeliversMessagesAsServerSentThem(t *testing.T) {
 	ours := orderClients()[0]
 	if n := ours.overtakes(10); n != 0 {
 		t.Errorf("%d responses were delivered before the notifications that preceded them", n)

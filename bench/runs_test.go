@@ -9,7 +9,7 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-func TestRuns_RangeCoversAllRunsOfRow(t *testing.T) {
+func TestRuns_RangeOfRowCoversItsRatiosInAllRuns(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "runs.csv")
 	ranges := []string{}
 	for _, run := range []struct {
@@ -31,14 +31,14 @@ func TestRuns_RangeCoversAllRunsOfRow(t *testing.T) {
 	}
 }
 
-func TestResult_SpreadComparesPeerWithItself(t *testing.T) {
+func TestResult_SpreadIsRatioOfConsecutiveRounds(t *testing.T) {
 	low, high := spread([]float64{10, 10, 20, 20, 10})
 	testkit.Equal(t, "spread", span(low, high), "1.00") // the ratios of each time to the one before are 1, 2, 1, 0.5
 	low, high = spread([]float64{10})
 	testkit.Equal(t, "spread of one round", span(low, high), "1.00")
 }
 
-func TestRunsFile_CanBeRead(t *testing.T) {
+func TestRunsFile_InRepositoryCanBeRead(t *testing.T) {
 	all, err := readRuns("runs.csv")
 	if err != nil {
 		t.Fatal(err)

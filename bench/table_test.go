@@ -6,7 +6,7 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-func TestResult_FormatsCells(t *testing.T) {
+func TestResult_CellsShowRatioAndTargetAndWhetherMissed(t *testing.T) {
 	const noTarget = "–"
 	against := func() func(int) { return nil } // this function is not called
 	for _, test := range []struct {

@@ -42,9 +42,9 @@ func TestCitations_NameExistingSections(t *testing.T) {
 	}
 }
 
-// TestCitations_NameTheirFile checks that every citation has the path of its document, so that a reader
+// TestCitations_ContainPathOfCitedDocument checks that every citation has the path of its document, so that a reader
 // can open it.
-func TestCitations_NameTheirFile(t *testing.T) {
+func TestCitations_ContainPathOfCitedDocument(t *testing.T) {
 	for name, text := range sources(t) {
 		n := 0
 		if path.Ext(name) == ".md" {

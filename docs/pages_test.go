@@ -88,10 +88,10 @@ func slugs(text string) map[string]bool {
 	return found
 }
 
-// TestCode_IsFromNamedFile checks that every Go block names the file that it is from, and that the
+// TestCode_BlocksOfGoAreFoundInFileThatTheyName checks that every Go block names the file that it is from, and that the
 // file contains it, whatever the indentation. So all code in pages is compiled, and most of it is
 // run.
-func TestCode_IsFromNamedFile(t *testing.T) {
+func TestCode_BlocksOfGoAreFoundInFileThatTheyName(t *testing.T) {
 	from := 0
 	for name, text := range pages(t) {
 		for _, m := range block.FindAllStringSubmatch(text, -1) {
@@ -147,10 +147,10 @@ func TestGuide_StepsMatchPrograms(t *testing.T) {
 	}
 }
 
-// TestFigures_MatchBenchmarks checks that the figures of README.md are those of
+// TestFigures_OfReadmeEqualThoseOfBenchmarksPage checks that the figures of README.md are those of
 // docs/measured/benchmarks.md, which make bench writes: date and machine, the rows (without their
 // targets and the host's spread), and the figures in sentences.
-func TestFigures_MatchBenchmarks(t *testing.T) {
+func TestFigures_OfReadmeEqualThoseOfBenchmarksPage(t *testing.T) {
 	all := pages(t)
 	readme, measured := all["README.md"], all["docs/measured/benchmarks.md"]
 	_, costs, _ := strings.Cut(readme, "## What it costs")

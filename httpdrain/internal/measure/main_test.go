@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func TestRatio_MarksMissedTarget(t *testing.T) {
+func TestRatio_MarksMedianBelowTargetAsMissed(t *testing.T) {
 	for _, test := range []struct {
 		ratios []float64
 		want   string
@@ -34,7 +34,7 @@ func TestRatio_MarksMissedTarget(t *testing.T) {
 }
 
 // The measurement itself works: a client of a fast network loses no request.
-func TestStopFarClients_LosesNoRequestOnFastNetwork(t *testing.T) {
+func TestStopFarClients_WithoutNetworkDelayCountsNoLostRequest(t *testing.T) {
 	if got := stopFarClients(httpdrainServe, 3, 0, 100*time.Millisecond, 200*time.Millisecond); !strings.HasPrefix(got, "0 (") {
 		t.Errorf("lost %s, want none", got)
 	}

@@ -11,7 +11,7 @@ import (
 // when the server closes the connection. No server can avoid that, because the request was not in
 // the socket when the server looked there for one. Nor can the proxy, because it must not send a
 // POST twice. So the test fails only if there are errors in three attempts.
-func TestRestartBehind_ClientsOfProxySeeNoError(t *testing.T) {
+func TestRestartBehindProxy_ClientsSeeNoError(t *testing.T) {
 	const clients, restarts = 16, 4
 	for _, p := range proxies {
 		t.Run(p.name+" "+p.upstream, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 // A process with an inherited listener is restarted under load. No client is refused or loses a
 // request, and every process exits with code 0.
-func TestRestart_RefusesNoClientOfInheritedListener(t *testing.T) {
+func TestRestart_WithInheritedListenerRefusesNoClient(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
