@@ -362,7 +362,7 @@ func TestScaleDown_OfProcessKeptForFailedReplacementStopsNoOther(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(h.dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.until("web-4 is given up", step("rolling", "goes on without 1"))
+	h.until("web-4 is given up", step("rolling", "could not be replaced: 1"))
 	kill(t, pid)
 	second, pid := stops() // the roll waits for the end of this process
 	h.until("both new processes run", func(launcher.Event) bool { return revisions(h, "web")[2] == 2 })

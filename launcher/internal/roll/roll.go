@@ -312,7 +312,7 @@ func (r *Roll) notices(c Config, v View, before State) (all []string) {
 		notice("the first %d are available; the others follow if these stay available for %v%s", c.Canary, c.CanaryWait, also)
 	}
 	if now.GivenUp > before.GivenUp {
-		notice("goes on without %d that could not be replaced: %v", now.GivenUp, r.Failure())
+		notice("the roll goes on; number of processes that could not be replaced: %d; the last failure: %v", now.GivenUp, r.Failure())
 	} else if now.Tries > before.Tries && !now.Paused && now.Phase == before.Phase {
 		notice("failure %d in a row, and up to %d are retried; the next try is in %v: %v", now.Tries, c.Retries, max(0, now.Retry-v.Now), r.Failure())
 	}
