@@ -83,7 +83,7 @@ func guardWithoutLog(t *testing.T, speechless bool) {
 			alarms = append(alarms, e.Message)
 		}
 	}
-	if len(alarms) != 1 || !strings.Contains(alarms[0], filepath.Join(logs, "web-1.log")) || !strings.Contains(alarms[0], "make it possible to write there") {
+	if len(alarms) != 1 || !strings.Contains(alarms[0], filepath.Join(logs, "web-1.log")) || !strings.Contains(alarms[0], "make the log writable again") {
 		t.Errorf("alarms are %q", alarms)
 	}
 	if _, err := os.Stat(complaints); !errors.Is(err, fs.ErrNotExist) {

@@ -60,7 +60,7 @@ func newComplaints(dir string) *complaints { return &complaints{dir: dir, report
 
 func (c *complaints) add(err error) {
 	text := fmt.Sprintf("launcher: the guardian, which reads the output of processes while no launcher runs, has lost some of it: %v; "+
-		"make it possible to write there: the guardian retries with each line", err)
+		"make the log writable again: the guardian retries with each line", err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, known := c.reported[text]; !known {
