@@ -51,7 +51,8 @@ func printsJSON(cmd *cobra.Command) bool {
 	if cmd.Name() == "status" && !cmd.Flags().Changed("json") {
 		return !isTerminal(cmd.OutOrStdout())
 	}
-	asJSON, err := cmd.Flags().GetBool("json") // err is not nil if the command has no such flag
+	// A command without the flag --json gives an error here.
+	asJSON, err := cmd.Flags().GetBool("json")
 	return err == nil && asJSON
 }
 

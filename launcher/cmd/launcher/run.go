@@ -270,7 +270,9 @@ func serve(s *ctxshutdown.Swansong, m *launcher.Manager, out io.Writer, whenDone
 		if !upgrade.TookOver() {
 			return err
 		}
-		graceful.Ready(s) // a group was given up before the upgrade; that does not end the launcher, because it is for an operator to solve
+		// A group was given up before the upgrade, which an operator has to mend; the launcher must
+		// not end because of it.
+		graceful.Ready(s)
 	}
 	<-s.Done()
 	return nil
