@@ -232,7 +232,8 @@ func (d *decoder) dependencies(n *yaml.Node, key string, g *Group) {
 		var c launcher.Condition
 		d.value(value, at, &setting{}, reflect.ValueOf(&c).Elem())
 		switch {
-		// Package launcher knows no keys and takes "" for healthy, so the word is checked here.
+		// Package launcher takes an empty condition for healthy. In a file it is an error, which
+		// only this check reports.
 		case !slices.Contains(spec.Choices(c), string(c)) && !d.unset && !d.wrong[at]:
 			d.fail(at, "must be started, healthy or completed, not %q", c)
 		case c != launcher.IsHealthy:

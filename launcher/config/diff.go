@@ -64,7 +64,8 @@ func (c Change) String() string {
 	}
 	old, new := c.Old, c.New
 	if old == new {
-		new += ", changed" // both values are masked secrets, so their texts are equal
+		// Both values are masked secrets, so their equal texts would not show that one has changed.
+		new += ", changed"
 	}
 	return fmt.Sprintf("~ %s: %s → %s (%s)", at, dash(old), dash(new), c.Effect)
 }

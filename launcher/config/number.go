@@ -47,7 +47,7 @@ func (d *decoder) whole(n *yaml.Node, v reflect.Value) (rule string) {
 		return octal
 	case isOutOfRange(n.Value):
 		return fmt.Sprintf(outOfRange, n.Value)
-	case n.Value == "-0": // the parser reads -0 as a floating-point number
+	case n.Value == "-0": // accepted as 0, although the parser reads -0 as a floating-point number
 	case tag == "!!float":
 		return fmt.Sprintf("must be %s, not %s", expected(v, ""), kindOf(n))
 	case n.Load(&i) != nil:

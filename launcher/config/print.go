@@ -86,8 +86,8 @@ func encode(k *setting, v reflect.Value) *yaml.Node {
 	return text(show(v))
 }
 
-// encodeField returns the node of a field of v. Groups that others depend on are a mapping if one
-// has a condition.
+// encodeField returns the node of a field of v. The value of depends_on is a mapping if one of its
+// groups has a condition, and a list otherwise.
 func encodeField(v reflect.Value, k *setting, field reflect.Value) *yaml.Node {
 	g, ok := v.Interface().(Group)
 	if !ok || k.name != dependsOn || len(g.Conditions) == 0 {
