@@ -122,8 +122,8 @@ func run(args []string, stderr io.Writer) int {
 	if err != nil {
 		fmt.Fprintln(stderr, "keyvalue-runner:", err)
 	}
-	// The client closes only after the store: until then the launcher may ask what blocks the
-	// shutdown.
+	// The client of the launcher is closed only after the store: until then the launcher may ask
+	// what blocks the shutdown.
 	life.Close()
 	return client.ExitCode(err)
 }

@@ -260,9 +260,10 @@ func (s *store) left() (writes int, bytes int64, takes time.Duration) {
 	return len(s.queue), s.bytes, s.took * time.Duration(commits)
 }
 
-// close writes the queue to disk and closes the file. Before each commit it calls expect with the
-// estimated time for the rest of the queue. put and putLater must not be called after close. If ctx
-// ends, the rest of the queue is lost, and the error says how many writes that is.
+// close writes the queue to disk and closes the file. Before each commit it calls the function
+// expect with the estimated time for the rest of the queue. put and putLater must not be called
+// after close. If ctx ends, the rest of the queue is lost, and the error says how many writes that
+// is.
 func (s *store) close(ctx context.Context, expect func(left time.Duration)) error {
 	close(s.closing)
 	<-s.stopped
