@@ -20,7 +20,8 @@ func (g Group) RollConfig(desired int) roll.Config {
 		OnFailure: map[RollFailure]roll.OnFailure{Pause: roll.Pause, Rollback: roll.Rollback, Continue: roll.Continue}[g.Roll.OnFailure],
 	}
 	if c.MaxSurge == 0 {
-		// desired can be smaller than g.Desired, with which MinHealthy was checked.
+		// Without surge, one process must be allowed to be missing. MinHealthy was checked against
+		// g.Desired only, and desired can be smaller.
 		c.MinHealthy = max(0, min(c.MinHealthy, desired-1))
 	}
 	if g.Roll.Retry != Manual {
