@@ -50,12 +50,12 @@ type Launcher interface {
 	Reread(ctx context.Context, dry bool, reason string) (changes []string, file string, wait func(context.Context) error, err error)
 
 	// Printed returns the last lines that processes have printed, and a channel of the lines that
-	// they print from now on. name is that of a process or of a group; if name is empty, Printed
-	// returns the lines of all processes.
+	// they print from now on. The parameter name is that of a process or of a group; if it is
+	// empty, Printed returns the lines of all processes.
 	Printed(name string, last int) (lines []output.Line, more <-chan output.Line, stop func(), err error)
 
 	// Watch returns a function that waits for the next event. That function returns nil when its
-	// context ends, and after the last event. The caller calls stop in the end.
+	// context ends, and after the last event. In the end the caller calls the function stop.
 	Watch() (next func(context.Context) *pb.Event, stop func())
 
 	// DryRun asks processes what they would have to drain: one process, the processes of a group,

@@ -62,7 +62,7 @@ func CallContext(ctx context.Context, name string, f func(context.Context) error
 }
 
 // callError calls f and returns its error. If f panics, or the Error method of the error that f
-// returns, callError returns a [*PanicError] as both p and err.
+// returns, callError returns a [*PanicError] in each of its two results.
 func callError(name string, f func() error) (p *PanicError, err error) {
 	p = Call(name, func() {
 		if err = f(); err != nil {

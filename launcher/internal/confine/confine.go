@@ -120,8 +120,8 @@ func NeedsUserDir(g spec.Group, as *proc.User) bool {
 }
 
 // CheckUser returns an error if a launcher with this directory cannot start processes of the group
-// as their user. If the directory is not known, dir is empty. If there is an error, field is the
-// name of the setting that causes it.
+// as their user. If the directory is not known, dir is empty. If there is an error, the result
+// field is the name of the setting that causes it.
 func CheckUser(g spec.Group, dir string) (field string, err error) {
 	as, _, field, err := LookUp(g)
 	if err != nil {
@@ -141,8 +141,8 @@ func CheckUser(g spec.Group, dir string) (field string, err error) {
 }
 
 // Check returns an error if a launcher with this directory cannot start processes of the group as
-// their user or with their limits. If there is an error, field is the name of the setting that
-// causes it.
+// their user or with their limits. If there is an error, the result field is the name of the
+// setting that causes it.
 func Check(g spec.Group, dir string, hasHelper bool) (field string, err error) {
 	if field, err := CheckUser(g, dir); err != nil {
 		return field, err

@@ -33,7 +33,8 @@ type watcher struct {
 	missed int
 }
 
-// NewHub returns a hub that calls count with each event, one at a time. The logger can be nil.
+// NewHub returns a hub that calls the function count with each event, one at a time. The logger can
+// be nil.
 func NewHub(logger *slog.Logger, count func(Event)) *Hub {
 	h := &Hub{watchers: map[*watcher]bool{}, count: count, logged: make(chan struct{})}
 	if logger == nil {
@@ -129,7 +130,8 @@ func logEvent(logger *slog.Logger, e Event) {
 	logger.LogAttrs(context.Background(), level, string(e.Kind), attrs...)
 }
 
-// Watch returns a channel of the events from now on. It is closed by stop and by Close.
+// Watch returns a channel of the events from now on. The function stop closes it, and so does
+// Close.
 func (h *Hub) Watch() (events <-chan Event, stop func()) {
 	w := &watcher{events: make(chan Event, watcherBuffer)}
 	h.mu.Lock()

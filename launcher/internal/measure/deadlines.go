@@ -114,7 +114,8 @@ func stopStuck(cfg launcher.Config, kind string, count int) (ended, drained time
 	}
 	if err == nil && (kind == inSocket || kind == inStdout) {
 		var f *os.File
-		if f, err = os.Open(fifo); err == nil { // the process is stuck
+		// os.Open returns when the process opens the FIFO, which it does when it is stuck.
+		if f, err = os.Open(fifo); err == nil {
 			f.Close()
 		}
 	}
