@@ -46,10 +46,10 @@ func New(values []string) *Masker {
 	return m
 }
 
-// startLength is the number of bytes by which texts are looked up. No text is shorter.
+// startLength is the number of bytes in a key of the map texts. No text is shorter.
 const startLength = 4
 
-// start returns the bytes of s from i on by which texts are looked up.
+// start returns the startLength bytes of s from index i on, as a key of the map texts.
 func start(s string, i int) uint32 {
 	s = s[i : i+startLength]
 	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24

@@ -182,7 +182,8 @@ func newProcess(spec Spec) *Process {
 }
 
 // wait is the body of the waiter, the goroutine that waits for the process. It starts the process,
-// sends the error of the start, or nil, to started, and waits until the process has ended.
+// sends the error of the start, or nil, to the channel started, and waits until the process has
+// ended.
 func (p *Process) wait(spec Spec, started chan<- error) {
 	var contain *container
 	var err error

@@ -29,8 +29,8 @@ var older struct {
 // older than this program.
 var adopting atomic.Bool
 
-// processes returns the processes in /proc, except for those that are older than this program,
-// unless adopting is set. The caller holds the mutex procReader.
+// processes returns the processes in /proc. It omits those that are older than this program if the
+// flag adopting is not set. The caller holds the mutex procReader.
 func processes() (all []Member) {
 	if now := time.Now(); now.After(older.until) || adopting.Load() {
 		older.pids, older.until = map[int]bool{}, now.Add(time.Second)
@@ -102,7 +102,8 @@ func stat(pid int) (m Member, ok bool) {
 	}
 	m = Member{PID: pid, PPID: number(1), PGID: number(2), SID: number(3), Command: string(text[open+1 : end])}
 	m.start, err = strconv.ParseUint(string(fields[19]), 10, 64)
-	// A process whose main thread has ended is in state Z, too, but its other threads run on.
+	// A process whose main thread has ended is in state Z, too. But its other threads run on, so do not
+	// take it for a zombie.
 	m.zombie = (fields[0][0] == 'Z' || fields[0][0] == 'X') && number(17) <= 1
 	const pfKthread = 0x00200000
 	m.kernel = number(6)&pfKthread != 0

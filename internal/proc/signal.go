@@ -44,8 +44,8 @@ func (p *Process) Terminate() { p.signalAll(syscall.SIGTERM) }
 func (p *Process) Kill() { p.signalAll(syscall.SIGKILL) }
 
 // signalAll sends sig to all processes of the container. Some can be found only by a search in
-// /proc. They get sig later, and signalAll does not wait for that. The channel is closed when the
-// search of this call is over, or at once if no search is needed.
+// /proc. They get sig later, and signalAll does not wait for that. It returns a channel that is
+// closed when the search of this call is over, or at once if no search is needed.
 func (p *Process) signalAll(sig syscall.Signal) (searched <-chan struct{}) {
 	over := make(chan struct{})
 	sent, search := p.signalKnown(sig)

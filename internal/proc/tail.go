@@ -34,8 +34,8 @@ func (t *Tail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// String returns the kept text. If text before it was dropped, it begins with the first complete
-// line.
+// String returns the end of what was written. If text before it was dropped, the result begins with
+// the first complete line.
 func (t *Tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
