@@ -122,7 +122,8 @@ type unfinished struct {
 	hasPattern bool
 }
 
-// unfinished returns the unfinished requests of c. now is the time since epoch.
+// unfinished returns the unfinished requests of c. The parameter now is the present time since
+// epoch.
 func (c *conn) unfinished(now time.Duration) (all []unfinished) {
 	c.mu.Lock()
 	remote := c.remote()
