@@ -51,9 +51,9 @@ func OffloadTimeout[T any](l *Loop, p *Pool, d time.Duration, work func(ctx cont
 	return err
 }
 
-// mustOffload panics if an argument of Offload, OffloadTimeout or Async is invalid; name is the name
-// of that function. It is called before a completion is promised, because the loop would wait for
-// that completion after the panic.
+// mustOffload panics if an argument of Offload, OffloadTimeout or Async is invalid. The parameter
+// name is the name of that function. Call mustOffload before a completion is promised: otherwise
+// the loop would wait for that completion after the panic.
 func mustOffload(name string, l *Loop, functions bool) {
 	mustFunc(functions, name)
 	if l == nil {
