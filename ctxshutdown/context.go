@@ -156,7 +156,7 @@ func (s *Swansong) Err() error {
 	}
 	parent := s.parentContext()
 	if up := s.parentScope(); up != nil {
-		up.derive() // gives up a standard context, so that Err of up need not ask every scope above up
+		up.derive() // then up has a standard context, so Err of up need not ask every scope above it
 	}
 	if parent.Err() == nil {
 		return nil
