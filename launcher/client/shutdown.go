@@ -132,10 +132,11 @@ func (c *ShutdownCoordinator) Request(r Request) (Request, bool) {
 // Requested returns a channel that is closed when the process has been asked to stop.
 func (c *ShutdownCoordinator) Requested() <-chan struct{} { return c.requested }
 
-// Run waits until the process is asked to stop, and calls drain. It returns the error of drain,
-// wrapped in one that names the reason of the request. The context of drain derives from ctx, and
-// ends with [ErrDeadline] at its deadline and with [ErrSignal] at a signal after the request. If ctx
-// ends before the process is asked to stop, Run returns its cause, and does not call drain.
+// Run waits until the process is asked to stop, and calls the function drain. It returns the error
+// of drain, wrapped in one that names the reason of the request. The context of drain derives from
+// ctx, and ends with [ErrDeadline] at its deadline and with [ErrSignal] at a signal after the
+// request. If ctx ends before the process is asked to stop, Run returns its cause, and does not
+// call drain.
 //
 // The Deadline of the context is the time at which the launcher ends the process: the maximum of
 // the request, or the end of the grace period if that is enforced. The launcher can move the
@@ -253,8 +254,8 @@ func (c *ShutdownCoordinator) SetMessage(message string) {
 }
 
 // Block reports that the drain waits for an operation outside of the process, such as "flush to the
-// broker". The operation counts as ended when the caller calls unblock. Calling unblock more than
-// once has no further effect.
+// broker". The operation counts as ended when the caller calls the function unblock. Calling
+// unblock more than once has no further effect.
 func (c *ShutdownCoordinator) Block(operation string) (unblock func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
