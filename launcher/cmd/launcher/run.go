@@ -297,8 +297,8 @@ func stopOnHangup(s *ctxshutdown.Swansong, hangup <-chan os.Signal) {
 }
 
 // reloadOnHangup reloads the file on each SIGHUP, until the launcher is stopped. The channel holds
-// one signal. A SIGHUP that arrives while that one waits needs no reload of its own, because the
-// reload for the waiting one will read the file later.
+// one signal. A SIGHUP that arrives while a signal waits in the channel needs no reload of its own,
+// because the reload for the waiting signal reads the file later.
 func reloadOnHangup(s *ctxshutdown.Swansong, m *launcher.Manager, logger *slog.Logger, hangup <-chan os.Signal) {
 	for {
 		select {
