@@ -99,8 +99,8 @@ func Diff(now, next *Config) []Change {
 				// env, has no effect there, so the effect in the other configuration counts.
 				effect := cmp.Or(o.effect, n.effect)
 				if g := next.Group(group); key == "on_launcher_death" && len(g.Listen) > 0 {
-					// The guardian, which holds the listeners of kept groups while no launcher
-					// runs, gets them only when it starts.
+					// The guardian, which holds listeners while no launcher runs
+					// (on_launcher_death: keep), gets them only when it starts.
 					effect = Upgrades
 				}
 				if firstPort && strings.Contains(n.raw, spec.PortPlaceholder) {
