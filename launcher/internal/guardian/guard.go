@@ -21,8 +21,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
-// HoldTime is how long a guardian holds listeners open after the last kept process has ended, if no
-// launcher is started. Tests change it.
+// HoldTime is how long a guardian holds listeners open after the last process that has outlived the
+// launcher has ended, if no launcher is started. Tests change it.
 var HoldTime = time.Minute
 
 // Guard is the main function of a guardian process. It returns when the launcher has ended and the

@@ -46,8 +46,8 @@ func find(dir string) (l leftovers) {
 	return l
 }
 
-// names returns the kept processes for an error message, empty if there are none. By these names an
-// operator decides whether to run launcher recover.
+// names returns the processes that have outlived their launcher for an error message, empty if
+// there are none. By these names an operator decides whether to run launcher recover.
 func (l leftovers) names() string {
 	var all []string
 	for _, m := range l.kept {
@@ -157,10 +157,10 @@ func isRecorded(s statefile.State, m proc.Marked) bool {
 	return false
 }
 
-// addTo adds the kept processes to a state. The configuration that they were started with is not
-// known. So addTo records a digest that no configuration has, and the next launcher replaces the
-// processes in a roll. They are recorded as ready. So the roll first waits until the next launcher
-// has asked each whether it is ready, and does not stop too many.
+// addTo adds the processes that have outlived their launcher to a state. The configuration that
+// they were started with is not known. So addTo records a digest that no configuration has, and the
+// next launcher replaces the processes in a roll. They are recorded as ready. So the roll first
+// waits until the next launcher has asked each whether it is ready, and does not stop too many.
 func (l leftovers) addTo(s statefile.State, groups []spec.Group) {
 	for _, m := range l.kept {
 		id := m.Getenv(client.EnvID)
