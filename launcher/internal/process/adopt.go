@@ -79,7 +79,7 @@ func (p *Process) adopt() error {
 // LearnAdoptedSecrets makes the launcher mask the secrets of a process that is to be adopted.
 func (p *Process) LearnAdoptedSecrets() { p.learnSecrets(p.adopted.Args, p.adopted.Env) }
 
-// isKept reports whether the process outlives a launcher that is killed.
+// isKept reports whether the process goes on running if the launcher is killed.
 func (p *Process) isKept() bool { return p.cfg.OnLauncherDeath == spec.Keep && !p.unkept.Load() }
 
 // IsUnrecorded reports whether the process runs and is to outlive the launcher, but is missing from
@@ -88,8 +88,9 @@ func (p *Process) IsUnrecorded() bool {
 	return p.isKept() && !p.Status().State.Ended() && !p.group.StateFile.Has(p.id)
 }
 
-// IsWithoutPipes reports whether the process runs and ends with the launcher, although its group is
-// kept, because the pipes for its output could not be made.
+// IsWithoutPipes reports whether the process runs and ends with the launcher, although the
+// processes of its group are to outlive it (Keep), because the pipes for its output could not be
+// made.
 func (p *Process) IsWithoutPipes() bool {
 	return p.cfg.OnLauncherDeath == spec.Keep && p.unkept.Load() && !p.Status().State.Ended()
 }

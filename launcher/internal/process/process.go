@@ -85,7 +85,8 @@ type Process struct {
 	scope    *ctxshutdown.Swansong // the scope of the process, which completes when the process has ended
 
 	adopted *statefile.Process // the entry in the state file, if an earlier launcher started the process; otherwise nil
-	unkept  atomic.Bool        // the process ends with the launcher, although its group is kept
+	// unkept: the process ends with the launcher, although those of its group are to outlive it.
+	unkept atomic.Bool
 
 	inbox    chan lifecycle.Event
 	quit     chan struct{} // closed when the subprocess has been reaped: events are no longer read from the inbox

@@ -118,9 +118,9 @@ func (p *Process) store(m *lifecycle.Machine, before lifecycle.State, e lifecycl
 }
 
 // enteredAt returns the time at which the process entered a state that its machine has entered now.
-// For an adopted process, the state machine goes through the states again, up to the one that the
-// process had under the earlier launcher, so the process has been in that one since then. The
-// caller holds mu.
+// For an adopted process, the state machine goes through the states again. For the state that the
+// process had under the earlier launcher, the result is the time at which the process entered it
+// then. The caller holds mu.
 func (p *Process) enteredAt(s lifecycle.State, now time.Time) time.Time {
 	before := p.earlier
 	if s < before.state {
