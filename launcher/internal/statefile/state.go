@@ -187,8 +187,9 @@ func (s State) Processes() (all []*Process) {
 	return all
 }
 
-// HasKept reports whether the state contains anything for the next launcher to adopt: kept
-// processes, their listeners, finished processes, which must not be run again, or stopped groups.
+// HasKept reports whether the state contains anything for the next launcher to adopt: processes
+// that outlive the launcher, their listeners, finished processes, which must not be run again, or
+// stopped groups.
 func (s State) HasKept() bool {
 	for _, g := range s.Groups {
 		if g.Stopped || g.Config.OnLauncherDeath == spec.Keep && (len(g.Sockets) > 0 || g.Finished > 0) || slices.ContainsFunc(g.Processes, (*Process).IsKept) {
@@ -225,7 +226,8 @@ func (s State) OpenOutputs(dir string) {
 	}
 }
 
-// CloseOutputs closes the pipes of a process that is not adopted after all. The process can be nil.
+// CloseOutputs closes the pipes of a process that this launcher does not adopt after all. The
+// process can be nil.
 func (p *Process) CloseOutputs() {
 	if p == nil {
 		return
@@ -252,9 +254,9 @@ func (p *Process) OutputRemoved(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) && !p.Adoptable.Alive()
 }
 
-// Orphans returns the groups that have kept processes and are not configured any more. In the
-// result their number of desired processes is 0, so that the kept processes are adopted and then
-// stopped.
+// Orphans returns the groups that are not configured any more, and have processes that have
+// outlived an earlier launcher. In the result their number of desired processes is 0, so that these
+// processes are adopted and then stopped.
 func (s State) Orphans(configured []spec.Group) (orphans []spec.Group) {
 	for _, name := range slices.Sorted(maps.Keys(s.Groups)) {
 		g := s.Groups[name]
