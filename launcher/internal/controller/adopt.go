@@ -36,7 +36,9 @@ func (c *Controller) Restore(r statefile.Group) {
 		if r.Config.OnLauncherDeath == spec.Keep && r.Digest == d { // processes that finished under the same configuration are not run again
 			short.Finished, short.Failed = r.Finished, r.FinishedFailed
 		}
-		if len(r.Processes) > 0 || short.Finished > 0 { // a group without kept or finished processes gets the number in its configuration
+		// If the state file has neither running nor finished processes of the group, the group
+		// gets the number in its configuration.
+		if len(r.Processes) > 0 || short.Finished > 0 {
 			short.ScaledDown = r.ScaledDown
 		}
 	}
@@ -62,7 +64,7 @@ func (c *Controller) Restore(r statefile.Group) {
 	}
 }
 
-// Adopt adopts the processes that an earlier launcher has kept.
+// Adopt adopts the processes of the group that have outlived an earlier launcher.
 //
 // A process that was started with another configuration than the present one keeps that
 // configuration until it is replaced, except for the pre-stop hooks, which are the present ones:

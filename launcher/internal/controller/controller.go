@@ -59,11 +59,12 @@ type Controller struct {
 	host  Host
 	epoch time.Time // package roll uses no clock: the times that it is given are durations since epoch
 
-	revisions  revision.Set
-	instances  instances
-	ended      []process.Status     // statuses of processes that have ended, the latest last
-	unadopted  []*statefile.Process // processes kept by an earlier launcher and not adopted yet
-	lastNumber int                  // the number in the id of the process that was started last
+	revisions revision.Set
+	instances instances
+	ended     []process.Status // statuses of processes that have ended, the latest last
+	// unadopted has the processes that have outlived an earlier launcher, and are not adopted yet.
+	unadopted  []*statefile.Process
+	lastNumber int // the number in the id of the process that was started last
 
 	backOff     restart.BackOff
 	lastFailure string        // the failure after which the group was given up
