@@ -158,7 +158,7 @@ type GroupConfig struct {
 	PreStop         []Hook        `yaml:"pre_stop"`          // commands that run one after the other, before a process is asked to stop
 	OnLauncherDeath LauncherDeath `yaml:"on_launcher_death"` // what happens to the processes if the launcher is killed; default Kill
 
-	DependsOn []string `yaml:"depends_on"` // groups that must be healthy before this one starts, and that stop after it
+	DependsOn []string `yaml:"depends_on"` // groups that must be healthy, or meet their Conditions, before this one starts; they stop after it
 
 	// Conditions maps a group in DependsOn to the condition that it must meet. A group without an
 	// entry must be healthy.
