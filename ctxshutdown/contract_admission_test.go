@@ -57,7 +57,7 @@ func TestShutdown_CompletionWaitsForEveryGuardOfSubtree(t *testing.T) {
 			c.awaitCompletion(done)
 		}},
 	})
-	t.Run("two concurrent stops: the second waits for the walk of the first", func(t *testing.T) {
+	t.Run("the second of two concurrent stops counts the guards that the first has not reached", func(t *testing.T) {
 		c := claim{t, "docs/internals/core.md#semantic-1"}
 		for range 50 {
 			root := ctxshutdown.New(context.Background())
@@ -86,7 +86,7 @@ func TestShutdown_CompletionWaitsForEveryGuardOfSubtree(t *testing.T) {
 
 func TestTryGuard_RefusesAfterStopWithCause(t *testing.T) {
 	testRules(t, "docs/internals/core.md#semantic-2", []rule{
-		{"a refusal comes with Err and Cause", func(c claim, s *ctxshutdown.Swansong) {
+		{"when TryGuard refuses, Err and Cause are set", func(c claim, s *ctxshutdown.Swansong) {
 			for _, s := range []*ctxshutdown.Swansong{child(s), child(child(s)), s} {
 				s.ShutdownCause(errCause)
 				g, ok := s.TryGuard()
@@ -103,7 +103,7 @@ func TestTryGuard_RefusesAfterStopWithCause(t *testing.T) {
 			underived.ShutdownCause(errors.New("too late"))
 			c.isTrue("the cause is that of the first stop", context.Cause(underived) == errCause)
 		}},
-		{"an observed error is latched, also against a concurrent Shutdown", func(c claim, s *ctxshutdown.Swansong) {
+		{"an error that Err has returned once stays, even during a concurrent Shutdown", func(c claim, s *ctxshutdown.Swansong) {
 			var underived *ctxshutdown.Swansong
 			underived = child(onErr{s, new(atomic.Int32), func(call int32, ctx context.Context) error {
 				err := ctx.Err()
@@ -182,8 +182,8 @@ func TestTryGuard_RefusesAfterStopWithCause(t *testing.T) {
 		_, ok = ctxshutdown.Acquire(ctx)
 		c.isTrue("Acquire returns false once ctx is done", !ok)
 	})
-	t.Run("a refusal does not seal the tree", testRefusalIsCheap)
-	t.Run("no admission after Done, and the completion waits for all guards", testAdmissionStress)
+	t.Run("a refused guard does not walk through the tree of scopes", testRefusalIsCheap)
+	t.Run("TryGuard refuses after Done, and the completion waits for all guards", testAdmissionStress)
 }
 
 // testRefusalIsCheap measures how much the first refused TryGuard allocates after the parent
@@ -254,7 +254,7 @@ func testAdmissionStress(t *testing.T) {
 
 func TestCompletion_StaysResolvedWhenGuardIsAcquiredLater(t *testing.T) {
 	testRules(t, "docs/internals/core.md#semantic-3", []rule{
-		{"a late guard makes a new completion", func(c claim, s *ctxshutdown.Swansong) {
+		{"a guard acquired after completion makes a new completion", func(c claim, s *ctxshutdown.Swansong) {
 			var resolvedOnes []*ctxshutdown.Completion
 			resolvedOnes = append(resolvedOnes, s.Completion(), s.Shutdown())
 			for range 3 {
@@ -275,7 +275,7 @@ func TestCompletion_StaysResolvedWhenGuardIsAcquiredLater(t *testing.T) {
 				c.isTrue("all completions are resolved in the end", isResolved(resolvedOnes[i]))
 			}
 		}},
-		{"a late guard of a child makes a new completion for every ancestor", func(c claim, s *ctxshutdown.Swansong) {
+		{"a guard acquired after completion on a child makes a new completion for every ancestor", func(c claim, s *ctxshutdown.Swansong) {
 			k := child(s)
 			old := s.Shutdown()
 			g := k.Guard()
@@ -286,7 +286,7 @@ func TestCompletion_StaysResolvedWhenGuardIsAcquiredLater(t *testing.T) {
 			c.awaitCompletion(fresh)
 		}},
 	})
-	t.Run("a late guard that races with the last release delays every completion not yet resolved", func(t *testing.T) {
+	t.Run("a guard acquired during the last release delays every completion not yet resolved", func(t *testing.T) {
 		root := ctxshutdown.New(t.Context())
 		root.Shutdown()
 		var racing sync.WaitGroup

@@ -93,7 +93,7 @@ func TestScope_IsGarbageCollectedWhenUnreachable(t *testing.T) {
 			}
 			runtime.KeepAlive(s)
 		}},
-		{"interrupts that have ended do not keep a scope", func(c claim, s *ctxshutdown.Swansong) {
+		{"Readers, Writers and loops that have ended do not keep a scope", func(c claim, s *ctxshutdown.Swansong) {
 			scopePointer := func() scope {
 				k := child(s)
 				useOnce(k)

@@ -36,13 +36,13 @@ func TestState_IsCompleteOnceStoppedAndWithoutGuards(t *testing.T) {
 			c.checkState(s, ctxshutdown.Complete, 0)
 			c.awaitCompletion(done)
 		}},
-		{"stopped while no guards exist goes from Running to Complete", func(c claim, s *ctxshutdown.Swansong) {
+		{"a scope that is stopped without guards goes from Running to Complete", func(c claim, s *ctxshutdown.Swansong) {
 			s.Guard().Release()
 			before, done := s.Completion(), s.Shutdown()
 			c.isTrue("every completion is resolved when Shutdown returns", isResolved(before) && isResolved(done))
 			c.checkState(s, ctxshutdown.Complete, 0)
 		}},
-		{"a late guard reopens the state and leaves a resolved completion resolved", func(c claim, s *ctxshutdown.Swansong) {
+		{"a guard acquired after completion makes the state ShuttingDown again, and the old completion stays resolved", func(c claim, s *ctxshutdown.Swansong) {
 			before, done := s.Completion(), s.Shutdown()
 			g := s.Guard()
 			c.checkState(s, ctxshutdown.ShuttingDown, 1)
@@ -53,9 +53,9 @@ func TestState_IsCompleteOnceStoppedAndWithoutGuards(t *testing.T) {
 	})
 }
 
-func TestScope_OperationsFollowContract(t *testing.T) {
+func TestScope_BasicOperationsHaveDocumentedEffects(t *testing.T) {
 	testRules(t, "docs/internals/core.md#operations", []rule{
-		{"a new scope is fresh and Running", func(c claim, s *ctxshutdown.Swansong) {
+		{"a new scope is Running, and nothing of it has ended", func(c claim, s *ctxshutdown.Swansong) {
 			c.checkState(s, ctxshutdown.Running, 0)
 			c.isTrue("Done, Work and the completion are open", !testkit.IsClosed(s.Done()) && !testkit.IsClosed(s.Work().Done()) && !isResolved(s.Completion()))
 			c.equal("cause", context.Cause(s), nil)
@@ -110,7 +110,7 @@ func TestScope_OperationsFollowContract(t *testing.T) {
 			c.awaitCompletion(second)
 			c.awaitCompletion(s.Shutdown())
 		}},
-		{"observing does not stop the scope", func(c claim, s *ctxshutdown.Swansong) {
+		{"reading the state of a scope does not stop it", func(c claim, s *ctxshutdown.Swansong) {
 			s.Done()
 			_, _, _, _, _ = s.State(), s.GuardCount(), s.GuardReport(), s.Completion(), s.Work()
 			c.checkState(s, ctxshutdown.Running, 0)
@@ -144,7 +144,7 @@ func TestGuard_IsCountedAfterScopeIsGarbageCollected(t *testing.T) {
 		c.awaitCompletion(done)
 		c.checkState(middle, ctxshutdown.Complete, 0)
 	})
-	t.Run("a guard of a collected root can be cloned and released", func(t *testing.T) {
+	t.Run("a guard whose root was garbage-collected can be cloned and released", func(t *testing.T) {
 		g := ctxshutdown.New(t.Context()).Guard()
 		runtime.GC()
 		clone := g.Clone()
@@ -161,7 +161,7 @@ func (ended) Err() error { return context.Canceled }
 
 func TestShutdown_IsFinalAndVisibleAtOnce(t *testing.T) {
 	testRules(t, "docs/internals/core.md#guarantees", []rule{
-		{"monotonic: a stopped scope stays stopped", func(c claim, s *ctxshutdown.Swansong) {
+		{"a stopped scope stays stopped", func(c claim, s *ctxshutdown.Swansong) {
 			s.Shutdown()
 			err, cause := s.Err(), context.Cause(s)
 			for name, act := range map[string]func(){
@@ -195,7 +195,7 @@ func TestShutdown_IsFinalAndVisibleAtOnce(t *testing.T) {
 			k.ShutdownCause(errCause)
 			c.isTrue("the cause has not changed", seen == context.Cause(k))
 		}},
-		{"visible: Err, Cause and Done are set when Shutdown returns", func(c claim, s *ctxshutdown.Swansong) {
+		{"Err, Cause and Done are set when Shutdown returns", func(c claim, s *ctxshutdown.Swansong) {
 			underived, derived := child(s), child(child(s))
 			derived.Done()
 			std, cancel := context.WithCancel(s)
@@ -224,7 +224,7 @@ func TestShutdown_IsFinalAndVisibleAtOnce(t *testing.T) {
 			c.awaitCompletion(s.Completion())
 		}},
 	})
-	t.Run("live: the drain ends when every guard is released", func(t *testing.T) {
+	t.Run("the drain ends when every guard is released", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { // synctest panics if a goroutine blocks for ever
 			c, root := claim{t, "docs/internals/core.md#guarantees"}, ctxshutdown.New(t.Context())
 			scopes := []*ctxshutdown.Swansong{root}
@@ -250,7 +250,7 @@ func TestShutdown_IsFinalAndVisibleAtOnce(t *testing.T) {
 			c.checkState(root, ctxshutdown.Complete, 0)
 		})
 	})
-	t.Run("hot paths take no lock", testHotPaths)
+	t.Run("guard operations take no lock", testHotPaths)
 }
 
 // testHotPaths acquires guards and calls Err and Done, while another goroutine holds the locks of

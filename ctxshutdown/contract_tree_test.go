@@ -70,7 +70,7 @@ func TestChild_GuardsCountForEveryAncestor(t *testing.T) {
 
 func TestChild_WithoutGuardsNeverDelaysParent(t *testing.T) {
 	testRules(t, "docs/internals/core.md#guards-are-the-only-work", []rule{
-		{"creating a child is transparent", func(c claim, s *ctxshutdown.Swansong) {
+		{"creating a child changes nothing that its parent reports", func(c claim, s *ctxshutdown.Swansong) {
 			done := s.Completion()
 			child(s).Done()
 			c.checkState(s, ctxshutdown.Running, 0)
@@ -85,7 +85,7 @@ func TestChild_WithoutGuardsNeverDelaysParent(t *testing.T) {
 			child(s)
 			c.checkState(s, ctxshutdown.Complete, 0)
 		}},
-		{"collecting or stopping a child without guards is transparent", func(c claim, s *ctxshutdown.Swansong) {
+		{"garbage collection or stop of a child without guards changes nothing that its parent reports", func(c claim, s *ctxshutdown.Swansong) {
 			func() {
 				child(s)
 				child(s).Guard().Release()
@@ -305,7 +305,7 @@ func raceCreation(c claim, take func(*ctxshutdown.Swansong) *ctxshutdown.Guard) 
 
 func TestChild_GuardsCountAfterStopAndAfterChildIsForgotten(t *testing.T) {
 	testRules(t, "docs/internals/core.md#edge-cases", []rule{
-		{"a late guard delays open completions and not resolved ones", func(c claim, s *ctxshutdown.Swansong) {
+		{"a guard acquired after the stop delays open completions and not resolved ones", func(c claim, s *ctxshutdown.Swansong) {
 			first := s.Guard()
 			open := s.Shutdown()
 			late := s.Guard()

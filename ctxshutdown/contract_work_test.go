@@ -15,7 +15,7 @@ import (
 // docs/internals/core.md#semantic-5.
 func TestWork_EndsAtCompletionOrForce(t *testing.T) {
 	testRules(t, "docs/internals/core.md#semantic-5", []rule{
-		{"it has the values of its scope and outlives the stop while a guard is held", func(c claim, s *ctxshutdown.Swansong) {
+		{"Work has the values of its scope and outlives the stop while a guard is held", func(c claim, s *ctxshutdown.Swansong) {
 			s = child(context.WithValue(s, key("k"), "v"))
 			w := s.Work()
 			g := s.Guard()
@@ -40,7 +40,7 @@ func TestWork_EndsAtCompletionOrForce(t *testing.T) {
 			s.Shutdown()
 			c.workEnded(w, ctxshutdown.ErrShutdown)
 		}},
-		{"Force ends it in the whole subtree, however it was created", func(c claim, s *ctxshutdown.Swansong) {
+		{"Force ends Work of all descendants, however they were created", func(c claim, s *ctxshutdown.Swansong) {
 			below := map[string]*ctxshutdown.Swansong{
 				"s": s, "a child": child(s), "a grandchild": child(context.WithValue(child(s), key("k"), 1)),
 				"a child of Work": child(s.Work()), "a child of WithoutCancel": child(context.WithoutCancel(s)),
@@ -61,7 +61,7 @@ func TestWork_EndsAtCompletionOrForce(t *testing.T) {
 				c.isTrue("ended: "+name, below[name].Work().Err() != nil)
 			}
 		}},
-		{"the first Work of a forced scope has ended from the start", func(c claim, s *ctxshutdown.Swansong) {
+		{"Work called first after Force has ended from the start", func(c claim, s *ctxshutdown.Swansong) {
 			before := child(context.WithoutCancel(s))
 			defer s.Guard().Release()
 			s.Force(errCause)
@@ -97,7 +97,7 @@ func TestWork_EndsAtCompletionOrForce(t *testing.T) {
 			c.isTrue("cause of the soft context", context.Cause(s) == ctxshutdown.ErrShutdown)
 			c.isTrue("cause of the hard context", context.Cause(hard) == errCause && context.Cause(s.Work()) == errCause)
 		}},
-		{"a Work that has ended stays ended under a late guard", func(c claim, s *ctxshutdown.Swansong) {
+		{"Work that has ended stays ended when a guard is acquired afterwards", func(c claim, s *ctxshutdown.Swansong) {
 			w := s.Work()
 			s.Shutdown()
 			c.workEnded(w, ctxshutdown.ErrShutdown)
@@ -109,27 +109,27 @@ func TestWork_EndsAtCompletionOrForce(t *testing.T) {
 			s.Force(errCause)
 			c.isTrue("Work has the same cause", context.Cause(w) == ctxshutdown.ErrShutdown)
 		}},
-		{"the first Work after completion, under a late guard, has ended from the start", func(c claim, s *ctxshutdown.Swansong) {
+		{"Work called first after completion has ended from the start, even while a new guard is held", func(c claim, s *ctxshutdown.Swansong) {
 			s.Shutdown()
 			defer s.Guard().Release()
 			c.checkState(s, ctxshutdown.ShuttingDown, 1)
 			c.isTrue("the cause of Work is ErrShutdown", context.Cause(s.Work()) == ctxshutdown.ErrShutdown)
 		}},
-		{"the first Work after the last release completed the scope has ended from the start", func(c claim, s *ctxshutdown.Swansong) {
+		{"Work called first after the last release has ended from the start", func(c claim, s *ctxshutdown.Swansong) {
 			g := s.Guard()
 			s.Shutdown()
 			g.Release()
 			defer s.Guard().Release()
 			c.workEnded(s.Work(), ctxshutdown.ErrShutdown)
 		}},
-		{"the first Work of an unused child, under a late guard, has ended from the start if the parent was complete", func(c claim, s *ctxshutdown.Swansong) {
+		{"Work of an unused child of a complete parent has ended from the start, even while a new guard is held", func(c claim, s *ctxshutdown.Swansong) {
 			k := child(child(s))
 			s.Shutdown()
 			defer k.Guard().Release()
 			c.checkState(s, ctxshutdown.ShuttingDown, 1)
 			c.isTrue("the cause of Work is ErrShutdown", context.Cause(k.Work()) == ctxshutdown.ErrShutdown)
 		}},
-		{"the first Work of an unused child, under a late guard, has not ended while the parent drains", func(c claim, s *ctxshutdown.Swansong) {
+		{"Work of an unused child has not ended while the parent drains", func(c claim, s *ctxshutdown.Swansong) {
 			k, g := child(s), s.Guard()
 			s.Shutdown()
 			late := k.Guard()
@@ -139,7 +139,7 @@ func TestWork_EndsAtCompletionOrForce(t *testing.T) {
 			c.workEnded(w, ctxshutdown.ErrShutdown)
 			g.Release()
 		}},
-		{"the first Work of a child that a complete scope above has not stopped has not ended under a guard", func(c claim, s *ctxshutdown.Swansong) {
+		{"Work of a child that holds a guard has not ended if the stop of a complete scope above does not reach it", func(c claim, s *ctxshutdown.Swansong) {
 			ctx, cancel := context.WithCancel(context.WithoutCancel(s))
 			defer cancel()
 			k := child(ctx)
@@ -151,7 +151,7 @@ func TestWork_EndsAtCompletionOrForce(t *testing.T) {
 			late.Release()
 			c.workEnded(w, ctxshutdown.ErrShutdown)
 		}},
-		{"the first Work of a grandchild that a complete scope above has not stopped has not ended under a guard", func(c claim, s *ctxshutdown.Swansong) {
+		{"Work of a grandchild that holds a guard has not ended if the stop of a complete scope above does not reach it", func(c claim, s *ctxshutdown.Swansong) {
 			ctx, cancel := context.WithCancel(context.WithoutCancel(s))
 			defer cancel()
 			middle := child(ctx)
@@ -232,7 +232,7 @@ func TestWork_EndsAtCompletionOrForce(t *testing.T) {
 			c.isTrue("the scope ended by the deadline", root.Err() == context.DeadlineExceeded)
 		})
 	})
-	t.Run("the first Work during Force or the last release ends", func(t *testing.T) {
+	t.Run("Work called first during Force or the last release ends", func(t *testing.T) {
 		c := claim{t, "docs/internals/core.md#semantic-5"}
 		for i := range 4_000 {
 			root := ctxshutdown.New(context.Background())
