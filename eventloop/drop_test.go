@@ -103,7 +103,7 @@ func collect(t *testing.T) {
 }
 
 // A pending timer keeps an unreachable loop running. Once the timer is stopped, the loop stops.
-func TestTimer_StopLetsUnreachableLoopEnd(t *testing.T) {
+func TestTimer_StopOfLastTimerLetsUnreachableLoopEnd(t *testing.T) {
 	app := ctxshutdown.New(t.Context())
 	timer, scope := func() (*eventloop.Timer, *ctxshutdown.Swansong) {
 		l := eventloop.New(app)

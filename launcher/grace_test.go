@@ -105,7 +105,7 @@ func between(t *testing.T, what string, got, from, to time.Time) {
 }
 
 // The deadline of the context in the process is the one that the launcher keeps.
-func TestGracePeriod_ContextHasDeadlineOfLauncher(t *testing.T) {
+func TestGracePeriod_DrainContextInProcessHasDeadlineOfLauncher(t *testing.T) {
 	const grace, most = 20 * time.Minute, time.Hour
 	start := func(t *testing.T, enforced bool, args ...string) (h *harness, path string) {
 		path = filepath.Join(t.TempDir(), "told")

@@ -918,7 +918,7 @@ func awaitInFile(t *testing.T, path, want string) string {
 }
 
 // Kept processes whose group or configuration has changed are stopped or replaced.
-func TestLauncherDeath_NextLauncherStopsOrReplacesChangedProcesses(t *testing.T) {
+func TestLauncherDeath_NextLauncherStopsOrReplacesProcessesOfChangedGroups(t *testing.T) {
 	b := newBrood(t)
 	web, old := kept(b.of(runners("web", 1))), kept(b.of(runners("old", 1)))
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web, old}}

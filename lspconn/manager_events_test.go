@@ -174,7 +174,7 @@ func TestManager_CloseKeyClosesOneConnection(t *testing.T) {
 	})
 }
 
-func TestManager_CloseKeyAllowsRestartAfterGivingUp(t *testing.T) {
+func TestManager_CloseKeyAllowsRestartOfServerThatWasGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := inProcessManager(t)
 		conn := mustConn(t, m, "k")
