@@ -20,7 +20,7 @@ const MinLength = 6
 // A Masker masks a fixed set of values. Its methods may be called concurrently. A nil Masker masks
 // nothing.
 type Masker struct {
-	// texts are the texts to mask, by their first bytes; see start. Texts with the same first bytes
+	// texts maps the first bytes of the texts to mask to these texts. Texts with the same first bytes
 	// are ordered by length, the longest first.
 	texts   map[uint32][]string
 	filter  [1 << (filterBits - 6)]uint64 // has a bit set for each key of the map texts; see mayStart

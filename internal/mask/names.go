@@ -73,7 +73,7 @@ func (n Names) Args(args []string) (secrets []string) {
 	return secrets
 }
 
-// eachArg calls found for each argument that ends with a secret value.
+// eachArg calls the function found for each argument that ends with a secret value.
 func (n Names) eachArg(args []string, found func(i int, secret string)) {
 	follows := false // the previous argument is a flag with a secret name
 	for i, a := range args {

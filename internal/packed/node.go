@@ -287,7 +287,8 @@ func (n *Node) Stop() {
 	var e effects
 	n.seal(&e)
 	// Set signalled first, and then resolve the completion: if the last guard is released after the
-	// Or, its release resolves the completion. If it was released before, resolve does so here.
+	// call of Or, its release resolves the completion. If the last guard was released before, the call
+	// of resolve does so.
 	n.word.Or(signalled)
 	n.resolve(&e)
 	n.unlink()

@@ -14,7 +14,7 @@ import (
 // A container finds and signals the leader, which is the process that Start has started, and the
 // processes that the leader has started.
 type container struct {
-	process *os.Process // the leader; nil if it is not a child of this process, so that its pid can be reused
+	process *os.Process // the leader; nil if it is not a child of this process, because another process may have reused its pid
 	adopted bool        // the leader was started by an earlier program
 	pid     int
 	start   uint64 // the leader's start time in clock ticks since boot

@@ -71,8 +71,8 @@ func (p *Process) killTime(at Deadlines, searched <-chan struct{}) time.Time {
 	return at.Kill
 }
 
-// unconfirmed returns the error of End for a Process that is not known to have ended. The members
-// in alive are known to be alive.
+// unconfirmed returns the error of End for a Process that is not known to have ended. The parameter
+// alive contains the members that are known to be alive.
 func (p *Process) unconfirmed(alive []Member) error {
 	p.mu.Lock()
 	exited := p.hasExited()

@@ -23,7 +23,7 @@ func findMarked(variable string) (found []Marked) {
 	return found
 }
 
-// lookForMarked reads /proc once. It returns true for unsure if the environment of some process
+// lookForMarked reads /proc once. The result unsure is true if the environment of some process
 // is not known yet, because that process is about to execute its program.
 func lookForMarked(variable string) (found []Marked, unsure bool) {
 	t := newSnapshot()

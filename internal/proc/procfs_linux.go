@@ -102,8 +102,8 @@ func stat(pid int) (m Member, ok bool) {
 	}
 	m = Member{PID: pid, PPID: number(1), PGID: number(2), SID: number(3), Command: string(text[open+1 : end])}
 	m.start, err = strconv.ParseUint(string(fields[19]), 10, 64)
-	// A process whose main thread has ended is in state Z, too. But its other threads run on, so do not
-	// take it for a zombie.
+	// A process whose main thread has ended is in state Z, too. But its other threads run on, so do
+	// not take it for a zombie.
 	m.zombie = (fields[0][0] == 'Z' || fields[0][0] == 'X') && number(17) <= 1
 	const pfKthread = 0x00200000
 	m.kernel = number(6)&pfKthread != 0
