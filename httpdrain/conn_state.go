@@ -151,7 +151,7 @@ const (
 	releaseHijacked                         // release the guard of holdHijacked
 	holdResponse                            // acquire a guard that is held until the response is written
 	releaseResponse                         // release the guard of holdResponse
-	revealDeadline                          // set on the socket the deadline that readDeadline has recorded and not set
+	revealDeadline                          // set on the socket the deadline that readDeadline has so far only recorded
 	resumeReads                             // lift the deadline that ended the server's read
 	endReads                                // end the server's read by a deadline in the past, so that the server closes the connection
 	reportSilent                            // record that the drain closed the connection in the middle of a header
