@@ -18,7 +18,7 @@ const (
 	maxHeader     = 32 << 10
 	maxBody       = 256 << 20
 	maxID         = 1 << 10
-	maxPrealloc   = 1 << 20 // the memory for a larger body is allocated as the body arrives
+	maxPrealloc   = 1 << 20 // the memory for a body larger than this is allocated as the body arrives
 )
 
 // A frameReader reads messages in the framing of the LSP base protocol: header lines, an empty line,
