@@ -17,7 +17,7 @@ type jobChunk struct {
 	jobs [127]job
 }
 
-// jobChunks holds empty chunks for the queues of all pools, as chunks does for loops.
+// jobChunks holds empty chunks for the queues of all pools, as the variable chunks does for loops.
 var jobChunks = sync.Pool{New: func() any { return new(jobChunk) }}
 
 func (q *jobQueue) push(j job) {

@@ -67,7 +67,7 @@ func (p *Pool) newJob(f func(), offload completion) job {
 	return job{f, &jobDetails{offload: offload, site: p.trace.caller()}}
 }
 
-// offload returns the completion of an offload, or nil if j is another job.
+// offload returns the completion of j if j is the work of an offload, and nil otherwise.
 func (j job) offload() completion {
 	if j.more == nil {
 		return nil
