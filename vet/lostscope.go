@@ -243,7 +243,7 @@ func isOnlyRead(res *resource) bool {
 	return true
 }
 
-// readMethods are the methods of a scope that do not pass it on.
+// readMethods are the methods of a scope that do not pass the scope to other code.
 var readMethods = []string{
 	"Deadline", "Err", "Force", "Guard", "GuardCount", "GuardReport", "Shutdown", "ShutdownCause", "State", "String", "TryGuard", "Value",
 }
