@@ -61,7 +61,7 @@ func (p Containment) EndStrays(children, known []Adoptable, deadline time.Time) 
 	}
 	dirs, _ := filepath.Glob(filepath.Join(p.Cgroup, cgroupPrefix+"*"))
 	for _, dir := range dirs {
-		// A known process that has exited still needs its cgroup, which says whether it ran out of
+		// A process in known that has exited still needs its cgroup, which says whether it ran out of
 		// memory.
 		if !slices.ContainsFunc(known, func(k Adoptable) bool { return k.Cgroup == dir }) {
 			removeCgroups(dir)

@@ -92,7 +92,7 @@ func (g Group) Write(b *strings.Builder, title string, skip func(function string
 	}
 }
 
-// maxStacks is the number of different stacks that OfScopes lists.
+// maxStacks is the maximum number of different stacks that OfScopes lists.
 const maxStacks = 50
 
 // OfScopes returns the stacks of the goroutines that work for the scopes with the given paths, in
