@@ -128,7 +128,7 @@ func (d *drain) releaseHijacked() (left int) {
 	}
 	d.mu.Unlock()
 	// d.mu is not locked here, because the checks may take long: there may be many sockets, and if
-	// a handler calls Close while Control uses its socket, it is Control that closes the socket. In
+	// a handler calls Close while the method Control uses its socket, Control closes the socket. In
 	// the meantime, other goroutines can accept and close connections.
 	closed := slices.DeleteFunc(all, func(w watched) bool { return w.socket.Control(func(uintptr) {}) == nil })
 	for _, w := range closed {
