@@ -123,7 +123,7 @@ func (q *sendQueue) take(batch []*queuedMessage, guard func() *ctxshutdown.Guard
 	return batch
 }
 
-// restore returns messages that could not be written to the front of the queue.
+// restore puts messages that could not be written back at the front of the queue.
 func (q *sendQueue) restore(batch []*queuedMessage) {
 	for _, m := range slices.Backward(batch) {
 		q.link(nil, m)

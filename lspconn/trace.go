@@ -58,8 +58,8 @@ func (t *tracer) receiving(m message) {
 	}
 }
 
-// trace writes one message. requests contains the pending requests of the side that has sent m, and
-// answered those of the other side.
+// trace writes one message. The map requests contains the pending requests of the side that has
+// sent m, and the map answered contains those of the other side.
 func (t *tracer) trace(verb string, m message, requests, answered map[string]tracedRequest) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
