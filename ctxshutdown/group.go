@@ -3,9 +3,9 @@ package ctxshutdown
 // Scopes: groups of goroutines.
 //
 // A running function is counted three times: in the semaphore of the limit, by its guard for the
-// drain of the scope, and in running for Wait. When the function returns, it is removed from the
-// three counts in the same order. So when Wait returns, the guards of all functions have been
-// released.
+// drain of the scope, and in the field running for Wait. When the function returns, it is removed
+// from the three counts in the same order. So when Wait returns, the guards of all functions have
+// been released.
 
 import (
 	"context"

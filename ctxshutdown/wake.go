@@ -104,8 +104,8 @@ func (w *waker) leave() {
 func (w *waker) wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// Set woken before loading the number of calls: a call that leaves after the load finds woken
-	// set.
+	// Set woken before loading the number of calls: a call that leaves after the load then sees that
+	// woken is set.
 	before := w.woken.Swap(true)
 	if w.calls.Load() == 0 || w.set(longAgo) != nil {
 		w.woken.Store(before)
