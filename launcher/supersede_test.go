@@ -69,7 +69,9 @@ func TestRollback_NeverReturnsToRevisionOfSupersededRoll(t *testing.T) {
 func TestRestart_SupersedesRollThatIsStuck(t *testing.T) {
 	open := t.TempDir() + "/open"
 	h := launch(t, runners("web", 1)).ready()
-	over := begin(h, script("web", 1, "test {id} != web-2 || until test -e "+open+"; do sleep 0.01; done"))
+	stuck := script("web", 1, "test {id} != web-2 || until test -e "+open+"; do sleep 0.01; done")
+	stuck.Shutdown.Grace = 100 * time.Millisecond // web-2 does not answer the call Shutdown
+	over := begin(h, stuck)
 	h.enters("web-2", launcher.Spawning)
 	if err := h.Restart(soon(t), "web", "again"); err != nil {
 		t.Fatalf("%v\n%s", err, h.story())
