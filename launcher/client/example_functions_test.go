@@ -157,7 +157,7 @@ func ExampleWithProcessID() {
 	_, err = to.Shutdown(context.Background(), &pb.ShutdownRequest{ProcessId: "web-2"})
 	fmt.Println(err)
 	// Output:
-	// rpc error: code = NotFound desc = the call is for process "web-2", and this is process "web-1"
+	// rpc error: code = NotFound desc = the call is for process "web-2", and this is process "web-1"; give each process an address of its own
 }
 
 // A signal has no time limits. If another limit applies, such as terminationGracePeriodSeconds of a

@@ -27,7 +27,7 @@ type service struct {
 // have the same address.
 func checkID(got, want string) error {
 	if got != "" && want != "" && got != want {
-		return status.Errorf(codes.NotFound, "the call is for process %q, and this is process %q", got, want)
+		return status.Errorf(codes.NotFound, "the call is for process %q, and this is process %q; give each process an address of its own", got, want)
 	}
 	return nil
 }
