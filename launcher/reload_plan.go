@@ -105,7 +105,7 @@ func (p *reloadPlan) place(cfg spec.Group) error {
 	g, err := p.reloader.manager.group(cfg.Name)
 	if err != nil {
 		if cfg.OnLauncherDeath == Keep && len(cfg.Listen) > 0 {
-			return &ConfigError{cfg.Name, "OnLauncherDeath", "a group that keeps its listeners cannot be added by a reload; upgrade the launcher, start another one, or use kill"}
+			return &ConfigError{cfg.Name, "OnLauncherDeath", "a group with keep and listeners cannot be added by a reload, because the guardian gets listeners only at its start; upgrade the launcher, start another one, or use kill"}
 		}
 		p.addedConfigs = append(p.addedConfigs, cfg)
 		return nil
