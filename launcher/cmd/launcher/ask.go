@@ -215,7 +215,7 @@ func eventsCommand(at *place) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print each event as a JSON object, in a line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print each event as a JSON object on a line of its own")
 	return cmd
 }
 

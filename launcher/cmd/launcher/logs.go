@@ -52,7 +52,7 @@ func logsCommand(at *place) *cobra.Command {
 	}
 	cmd.Flags().IntVarP(&lines, "lines", "n", 100, "number of lines")
 	cmd.Flags().BoolVar(&in.Follow, "follow", false, "continue with new lines, until ^C")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print each line as a JSON object, in a line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print each line of output as a JSON object on a line of its own")
 	return cmd
 }
 

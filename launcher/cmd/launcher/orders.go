@@ -38,7 +38,7 @@ type orders struct {
 // "wait until …" of the flag --wait. If it is empty, there is no such flag, because the order is
 // done when the launcher has answered.
 func (o *orders) flags(cmd *cobra.Command, until string) {
-	cmd.Flags().BoolVar(&o.json, "json", false, "print a JSON object for each name, in a line")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print a JSON object for each name, each on a line of its own")
 	if until != "" {
 		cmd.Flags().BoolVar(&o.wait, "wait", false, "wait until "+until)
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 func main() {
-	out := flag.String("out", "kubernetes.jsonl", "file to write, a trace in each line")
+	out := flag.String("out", "kubernetes.jsonl", "file to write, with one trace on each line")
 	largest := flag.Int("desired", 6, "largest number of replicas")
 	parallel := flag.Int("parallel", 24, "number of concurrent rolls")
 	flag.Parse()
