@@ -66,7 +66,7 @@ type inbox struct {
 type chunk struct {
 	next   *chunk
 	n      int
-	queued *[250]time.Duration // when each callback was queued, as returned by stopwatch.now, if the loop measures that
+	queued *[250]time.Duration // when each callback was queued, if the loop has a stopwatch
 	fs     [250]func()
 }
 

@@ -71,7 +71,8 @@ func TestWithSlowCallback_LongestWaitIsExactForEachCallback(t *testing.T) {
 				got = append(got, l.Stats().Snapshot().LongestWait)
 				time.Sleep(10 * time.Millisecond)
 			})
-			// Callback i is queued after i ms, and begins 10*i ms after the callback that takes a second has ended.
+			// Callback i is queued after i ms. It begins 10*i ms after the end of the callback that
+			// takes a second.
 			want = append(want, time.Second+time.Duration(9*i)*time.Millisecond)
 			time.Sleep(time.Millisecond)
 		}
