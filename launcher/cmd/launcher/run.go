@@ -306,8 +306,8 @@ func reloadOnHangup(s *ctxshutdown.Swansong, m *launcher.Manager, logger *slog.L
 		case <-s.Done():
 			return
 		}
-		// A reload can take long, so a further SIGHUP does not wait for the reload of an earlier
-		// one.
+		// A reload can take long. So each SIGHUP is handled on a goroutine of its own, and does not
+		// wait for the reload of an earlier one.
 		s.Go(func(ctx context.Context) { reloadFile(ctx, m, logger) })
 	}
 }
