@@ -77,8 +77,8 @@ func (p *Process) update(m *lifecycle.Machine, before lifecycle.State, e lifecyc
 	}
 }
 
-// store stores what the state machine says. It returns the status, and whether stopTimes or said
-// has changed.
+// store stores what the state machine says. It returns the status, and whether the field stopTimes
+// or the field said has changed.
 //
 // Texts of the process are masked here, before others can ask for the status: a process may have a
 // secret in its message. With protocol auto, a process that became ready also records for its group
