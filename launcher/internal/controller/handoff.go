@@ -71,8 +71,8 @@ func (c *Controller) ResumeFrom(h *Handoff, r statefile.Group) {
 	for number, r := range c.revisions.ByNumber {
 		newest = max(newest, number)
 		if sameConfig(r.Config, configured.Config) {
-			// Do not use the equal configuration from the handover: JSON does not preserve bytes
-			// that are not UTF-8.
+			// Use the configuration of this program, although it equals the one that was handed
+			// over: JSON does not preserve bytes that are not UTF-8.
 			r.Config, r.Source = configured.Config, configured.Source
 		}
 	}
