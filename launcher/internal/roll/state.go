@@ -139,7 +139,9 @@ func (s State) update(c Config, v View, n census) State {
 	case s.Phase == Canary && v.Rejected:
 		s.Why = "the canaries have failed their check"
 		s = s.rejectCanaries(c, v)
-	case s.Phase == Canary && n.available[t] >= c.Canary: // the time spent waiting for canaries is not a stall
+	// While all canaries are available, the roll waits as intended: that is no stall. How long
+	// their check may take is bounded by awaitCanaries.
+	case s.Phase == Canary && n.available[t] >= c.Canary:
 		s = s.awaitCanaries(c, v)
 	case c.ProgressDeadline > 0 && v.Now-s.Progress >= c.ProgressDeadline:
 		s.Why = fmt.Sprintf("no progress for %v", c.ProgressDeadline)
@@ -180,7 +182,8 @@ func (s State) onFailures(c Config, v View, failures int) State {
 	s.Tries += failures
 	if s.Tries <= c.Retries {
 		s.Retry = v.Now + c.backoff(s.Tries)
-		s.Progress = max(s.Progress, s.Retry) // time spent in back-off is not a stall
+		// Count the time without progress from the end of the back-off.
+		s.Progress = max(s.Progress, s.Retry)
 		return s
 	}
 	s.Why = fmt.Sprintf("failures of %v instances in a row: %d", s.Phase.target(), s.Tries)
