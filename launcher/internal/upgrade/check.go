@@ -84,7 +84,8 @@ func (h *Handoff) Check(ctx context.Context, program string, args, env []string,
 // and calls the function check. If check returns nil, Answer writes to w that the program can take
 // over.
 //
-// An error is for the program to print to stderr, whose text Check returns.
+// The program prints an error of Answer to stderr, and Check returns the text that was printed
+// there.
 func Answer(r io.Reader, w io.Writer, check func(*Handoff) error) error {
 	h, err := decode(r)
 	if err != nil {
