@@ -66,7 +66,9 @@ func CallContext(ctx context.Context, name string, f func(context.Context) error
 func callError(name string, f func() error) (p *PanicError, err error) {
 	p = Call(name, func() {
 		if err = f(); err != nil {
-			err = errors.New(err.Error()) // call Error while Call recovers panics, and keep only the text
+			// The method Error of err may panic, so it is called here, where Call recovers panics.
+			// Only its text is kept.
+			err = errors.New(err.Error())
 		}
 	})
 	if p != nil {
