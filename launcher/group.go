@@ -140,8 +140,8 @@ func (g *group) close() {
 		go p.Stop(reason, 0)
 	}
 	for _, p := range left {
-		// Wait for Reaped only, and not for the end of the process: a call of the router may still
-		// hold a guard of the scope.
+		// The processes are gone once they have been reaped. Do not wait until their scopes
+		// complete: a call of the router may still hold a guard of such a scope.
 		<-p.Reaped()
 	}
 }

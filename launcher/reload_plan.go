@@ -49,8 +49,8 @@ func (r *reloader) plan(next Config) (_ *reloadPlan, err error) {
 		}
 	}
 	unlock := p.lock()
-	// This finds most of what is refused before anything is claimed. The groups are not locked
-	// after it, so apply calls classify again.
+	// This call of classify finds most of what is refused, before listeners and files are claimed.
+	// The groups are not locked after it, so apply calls classify again.
 	err = p.classify()
 	unlock()
 	if err != nil {
