@@ -48,8 +48,13 @@ func (c *Conn) Close(ctx context.Context) (Report, error) {
 func (c *Conn) Force(cause error) { c.scope.Force(cause) }
 
 // newCloseLimit returns a context that ends when forceTimeout has passed since ctx has ended. When
-// ctx ends, all servers in scope are killed.
+// ctx ends, all servers in scope are killed. If ctx had ended before, newCloseLimit calls Force
+// itself: its caller stops the scope next, and the handshake of a fast server could be over before
+// another goroutine calls Force.
 func newCloseLimit(ctx context.Context, scope *ctxshutdown.Swansong) (limit context.Context, stop func()) {
+	if ctx.Err() != nil {
+		scope.Force(context.Cause(ctx))
+	}
 	limit, end := context.WithCancelCause(context.Background())
 	unregister := context.AfterFunc(ctx, func() {
 		scope.Force(context.Cause(ctx))

@@ -304,6 +304,29 @@ func TestClose_KillsServerWhenContextEnds(t *testing.T) {
 	}
 }
 
+// If the context of Close had ended before, Close calls Force before it stops the connection in
+// another way. Otherwise the outcome would be a matter of chance, because a fast server can exit
+// before Force is called.
+func TestClose_ForcesFirstIfContextHasEnded(t *testing.T) {
+	errHurry := errors.New("the program has no more time")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errHurry)
+	for range 20 { // without the Force, the cause is rarely the right one by chance
+		synctest.Test(t, func(t *testing.T) {
+			conn, _ := startInProcess(t, t.Context(), lspconn.Server{}, behaviours{})
+			conn.Ready(t.Context())
+			conn.Close(ctx)
+			testkit.Equal(t, "cause of the stop", context.Cause(conn.Scope()).Error(), errHurry.Error())
+
+			m, _ := inProcessManager(t)
+			conn = mustConn(t, m, "key")
+			conn.Ready(t.Context())
+			m.Close(ctx)
+			testkit.Equal(t, "cause of the stop by the manager", context.Cause(conn.Scope()).Error(), errHurry.Error())
+		})
+	}
+}
+
 // A program that is stopping defers Close with its own context, which has ended. When Close
 // returns, even a real server that ignores all requests to exit has ended.
 func TestClose_IfContextHasEndedLeavesNoProcess(t *testing.T) {

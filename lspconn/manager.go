@@ -228,9 +228,9 @@ func (m *Manager) awaitReaped(ctx context.Context, c *Conn) error {
 // started. It is nil if every process has been reaped.
 func (m *Manager) Close(ctx context.Context) ([]Report, error) {
 	deadline := m.fixDeadline()
-	m.scope.ShutdownCause(ErrClosing)
 	limit, stop := newCloseLimit(ctx, m.scope)
 	defer stop()
+	m.scope.ShutdownCause(ErrClosing)
 	startErrs := m.awaitStarts(limit, deadline)
 	m.mu.Lock()
 	conns := m.connections()
