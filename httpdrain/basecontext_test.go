@@ -16,7 +16,7 @@ import (
 
 // If the scope and the user's BaseContext have a value for the same key, a request's context has
 // the value of the scope.
-func TestServe_ScopeValuesOverrideBaseContext(t *testing.T) {
+func TestServe_RequestContextPrefersValueOfScopeToThatOfBaseContext(t *testing.T) {
 	type values struct{ Both, Base any }
 	synctest.Test(t, func(t *testing.T) {
 		s := ctxshutdown.New(context.WithValue(t.Context(), keyOf("both"), "of the scope"))

@@ -266,9 +266,9 @@ func (r reachable) possible(name string) bool {
 	return true
 }
 
-// TestConnState_KeepsInvariantsInAllStates checks all states that can be reached with at most two
+// TestConnState_EveryReachableStateSatisfiesInvariants checks all states that can be reached with at most two
 // handlers.
-func TestConnState_KeepsInvariantsInAllStates(t *testing.T) {
+func TestConnState_EveryReachableStateSatisfiesInvariants(t *testing.T) {
 	type visit struct {
 		reachable
 		path string

@@ -62,7 +62,7 @@ func TestSummary_NeverNamesCallOfServeAsOldestWork(t *testing.T) {
 
 // Without tracing, the page, its JSON and reports name the oldest twenty requests, each with its
 // route, its client and its age. The page names no request twice.
-func TestDebug_NamesRequestsWithoutTracing(t *testing.T) {
+func TestDebug_PageNamesRequestsEvenWithoutTracing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan struct{})
 		mux := http.NewServeMux()
@@ -107,7 +107,7 @@ func TestDebug_NamesRequestsWithoutTracing(t *testing.T) {
 
 // Without tracing, the page names the oldest request and its client, explains the terms that it
 // uses, and says how to make it show the ages of other guards.
-func TestDebug_NamesOldestRequestWithoutTracing(t *testing.T) {
+func TestDebug_PageNamesOldestRequestEvenWithoutTracing(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	defer close(leave)
 	mux := http.NewServeMux()

@@ -127,7 +127,7 @@ func (silentListener) SetDeadline(time.Time) error { return nil }
 
 // A listener whose Accept does not return after a deadline delays the drain by a second, and not for
 // ever.
-func TestServe_ClosesListenerThatIgnoresDeadline(t *testing.T) {
+func TestServe_ReturnsSoonEvenIfAcceptIgnoresDeadlineOfListener(t *testing.T) {
 	for name, wrap := range map[string]func(net.Listener) net.Listener{
 		"TCP": func(ln net.Listener) net.Listener { return ln },
 		"TLS": func(ln net.Listener) net.Listener { return tls.NewListener(ln, &tls.Config{}) },

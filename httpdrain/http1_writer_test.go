@@ -41,7 +41,7 @@ func TestServe_HTTP2PrefaceCanBeHijacked(t *testing.T) {
 
 // If a handler misuses the ResponseWriter, the response is the same as with net/http alone, and the
 // log names the same line of the handler.
-func TestResponseWriter_HandlesMisuseAsNetHTTP(t *testing.T) {
+func TestResponseWriter_RespondsAsNetHTTPIfHandlerMisusesIt(t *testing.T) {
 	cases := map[string]func(w http.ResponseWriter){
 		"WriteHeader twice":                 func(w http.ResponseWriter) { w.WriteHeader(404); w.WriteHeader(200) },
 		"WriteHeader after Write":           func(w http.ResponseWriter) { w.Write(nil); w.WriteHeader(404) },

@@ -174,7 +174,7 @@ func TestServe_AnswersHTTP2RequestAfterStop(t *testing.T) {
 
 // An HTTP/2 connection without a request gets both GOAWAYs, even if the client does not confirm the
 // first one, and is then closed.
-func TestServe_SendsGoAwayToQuietHTTP2Connection(t *testing.T) {
+func TestServe_SendsGoAwayToHTTP2ConnectionWithoutRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		v := startOn(t, ln, plain2(ok))

@@ -269,7 +269,7 @@ func TestHandler_LimitsDepthOfScopeTree(t *testing.T) {
 }
 
 // The page lists what delays the shutdown most only if the tree of scopes is longer than that list.
-func TestHandler_ListsBlockersIfTreeIsLarge(t *testing.T) {
+func TestHandler_ListsWhatDelaysShutdownMostIfTreeIsLarge(t *testing.T) {
 	s := ctxshutdown.New(context.Background())
 	h := debugpage.New(s, nil, debugpage.Options{LocalOnly: true})
 	for i := range 9 {
