@@ -297,7 +297,7 @@ func mustStartOrphan(ns string) *exec.Cmd {
 
 // A process whose main thread has ended is killed like others that a dead program has left behind,
 // although /proc shows it without an environment.
-func TestStart_KillsLeftoverWithoutMainThread(t *testing.T) {
+func TestStart_KillsLeftProcessWhoseMainThreadHasEnded(t *testing.T) {
 	ns := randomNamespace()
 	spec := self("headless polite")
 	orphan := exec.Command(spec.Args[0])
@@ -323,7 +323,7 @@ func TestStart_KillsLeftoverWithoutMainThread(t *testing.T) {
 
 // The search for what dead programs have left ends, even if they start new processes faster than these
 // are killed.
-func TestStart_EndsSearchThoughNewLeftoversAppear(t *testing.T) {
+func TestStart_ReturnsEvenIfProcessesToBeKilledStartNewOnes(t *testing.T) {
 	looks := readLine(t, start(t, self("look-often "+randomNamespace())))
 	testkit.Equal(t, "looks", looks, strconv.Itoa(proc.MaxLooks))
 }
