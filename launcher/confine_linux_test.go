@@ -100,7 +100,7 @@ func TestUser_RunsProcessAsUser(t *testing.T) {
 }
 
 // A process of another user is stopped, and leaves nothing behind.
-func TestUser_ProcessOfOtherUserIsStopped(t *testing.T) {
+func TestUser_LauncherStopsProcessThatRunsAsOtherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		TestUser_RunsProcessAsUser(t) // without root, only the refusal can be checked
 		return

@@ -48,7 +48,7 @@ func names(all []launcher.Status) (ids []string) {
 }
 
 // The launcher does not talk to a process with a certificate of another authority, and says why.
-func TestTransport_RefusesProcessWithForeignCertificate(t *testing.T) {
+func TestTransport_RefusesProcessWhoseCertificateIsOfAnotherCA(t *testing.T) {
 	ours, foreign := mtlstest.New(t), mtlstest.New(t)
 	files := ours.Issue(t, "web")
 	g := overTCP(runners("web", 1), launcher.TLS(files))

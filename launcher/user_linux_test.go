@@ -74,7 +74,7 @@ func asNobody(t *testing.T, g launcher.GroupConfig) (launcher.GroupConfig, bool)
 
 // A process of another user speaks with its launcher by the SDK and by messages as for sd_notify.
 // When the launcher has ended, nothing is left of the sockets.
-func TestUser_ProcessUsesSocketsOfLauncher(t *testing.T) {
+func TestUser_ProcessOfOtherUserCanUseSocketsOfLauncher(t *testing.T) {
 	sdk, ok := asNobody(t, runners("sdk", 2))
 	if !ok {
 		return
@@ -98,7 +98,7 @@ func TestUser_ProcessUsesSocketsOfLauncher(t *testing.T) {
 }
 
 // The process that an earlier launcher has started as another user answers the next launcher.
-func TestUser_AdoptedProcessAnswersNextLauncher(t *testing.T) {
+func TestUser_ProcessOfOtherUserAnswersNextLauncher(t *testing.T) {
 	g, ok := asNobody(t, runners("web", 1))
 	if !ok {
 		return
@@ -110,7 +110,7 @@ func TestUser_AdoptedProcessAnswersNextLauncher(t *testing.T) {
 
 // A process of another user cannot use the sockets of others, nor replace those of the launcher, nor
 // speak for another process, nor make the launcher connect to a socket that only root may use.
-func TestUser_CannotUseSocketsOfOthers(t *testing.T) {
+func TestUser_ProcessCannotUseSocketsOfOtherUsers(t *testing.T) {
 	private := filepath.Join(shortDir(t), "private")
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: private, Net: "unix"})
 	if err != nil {

@@ -103,7 +103,7 @@ func (p *served) serving() healthpb.HealthCheckResponse_ServingStatus {
 }
 
 // Every request to stop gets the same answer, and the process drains once.
-func TestShutdown_IsIdempotent(t *testing.T) {
+func TestShutdown_RepeatedRequestGetsSameAnswer(t *testing.T) {
 	p := serve(t)
 	first := p.shutdown(&pb.ShutdownRequest{ProcessId: "p-1", Reason: "the first", GracePeriodMs: 1500, GracePeriodSeconds: 2})
 	testkit.Equal(t, "acknowledged", first.GetAcknowledged(), true)
@@ -319,7 +319,7 @@ func TestHealthPort_ServesOnlyHealth(t *testing.T) {
 }
 
 // The status names the guards that block the shutdown, and contains the request for more time.
-func TestStatus_NamesBlockers(t *testing.T) {
+func TestStatus_NamesGuardsThatBlockShutdown(t *testing.T) {
 	p := serve(t)
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()

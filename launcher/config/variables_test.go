@@ -96,7 +96,7 @@ func TestPrint_MasksSecretsEverywhere(t *testing.T) {
 
 // A secret that is also part of a name leaves the name as it is: what is printed has the same
 // variables and limits.
-func TestPrint_KeepsNamesThatContainSecret(t *testing.T) {
+func TestPrint_DoesNotMaskNamesThatContainSecretValue(t *testing.T) {
 	text := print(t, parse(t, "secret: {values: [postgres, nofile]}\nprocess_groups:\n"+
 		"- {name: kv, env: {postgres_a: '1', postgres_b: 'on postgres'}, rlimits: {nofile: 5}}"))
 	g := parse(t, text).Groups[0]
