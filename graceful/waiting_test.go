@@ -301,7 +301,7 @@ func (f recorder) Handle(_ context.Context, r slog.Record) error { f(r); return 
 
 // When work is cancelled, the log lists the work that was running before the cancellation, even if
 // the work has ended before the slow logger writes. The log also says why the drain was cut short.
-func TestWithLogger_ListsBlockersBeforeForce(t *testing.T) {
+func TestWithLogger_LogsWorkThatWasRunningWhenItIsCancelled(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		released := make(chan struct{})
 		var got []string
