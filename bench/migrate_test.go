@@ -76,7 +76,8 @@ func TestMigrate_TombMayLeaveAcceptedLineAsDocumented(t *testing.T) {
 	testkit.Equal(t, "lines written or left in the channel", out.String()+left, "one\n")
 }
 
-// TestMigrate_OtherLibrariesBehaveAsMigrationPageSays checks other statements of docs/migrate.md about these libraries.
+// TestMigrate_OtherLibrariesBehaveAsMigrationPageSays checks other statements of docs/migrate.md
+// about these libraries.
 func TestMigrate_OtherLibrariesBehaveAsMigrationPageSays(t *testing.T) {
 	var g run.Group
 	ended := make(chan struct{})

@@ -99,8 +99,8 @@ func TestReader_StopEndsReadThatWaitsForStdin(t *testing.T) {
 	}
 }
 
-// TestSubprocess_ReadsStdin is not a test. TestReader_StopEndsReadThatWaitsForStdin runs it in another
-// process.
+// TestSubprocess_ReadsStdin is not a test. TestReader_StopEndsReadThatWaitsForStdin runs it in
+// another process.
 func TestSubprocess_ReadsStdin(t *testing.T) {
 	name := os.Getenv(stdinCase)
 	if name == "" {

@@ -42,8 +42,8 @@ func TestCitations_NameExistingSections(t *testing.T) {
 	}
 }
 
-// TestCitations_ContainPathOfCitedDocument checks that every citation has the path of its document, so that a reader
-// can open it.
+// TestCitations_ContainPathOfCitedDocument checks that every citation has the path of its document,
+// so that a reader can open it.
 func TestCitations_ContainPathOfCitedDocument(t *testing.T) {
 	for name, text := range sources(t) {
 		n := 0

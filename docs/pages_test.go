@@ -88,9 +88,9 @@ func slugs(text string) map[string]bool {
 	return found
 }
 
-// TestCode_BlocksOfGoAreFoundInFileThatTheyName checks that every Go block names the file that it is from, and that the
-// file contains it, whatever the indentation. So all code in pages is compiled, and most of it is
-// run.
+// TestCode_BlocksOfGoAreFoundInFileThatTheyName checks that every Go block names the file that it
+// is from, and that the file contains it, whatever the indentation. So all code in pages is
+// compiled, and most of it is run.
 func TestCode_BlocksOfGoAreFoundInFileThatTheyName(t *testing.T) {
 	from := 0
 	for name, text := range pages(t) {

@@ -19,8 +19,8 @@ import (
 
 const asDropper = "EVENTLOOP_TEST_DROPPER"
 
-// TestSubprocess_DropsLoops is the program that TestNew_LoopWithoutReferencesIsStopped starts. If it is run
-// directly, it checks nothing.
+// TestSubprocess_DropsLoops is the program that TestNew_LoopWithoutReferencesIsStopped starts. If
+// it is run directly, it checks nothing.
 func TestSubprocess_DropsLoops(t *testing.T) {
 	use, ok := droppers[os.Getenv(asDropper)]
 	if !ok {

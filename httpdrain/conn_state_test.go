@@ -266,8 +266,8 @@ func (r reachable) possible(name string) bool {
 	return true
 }
 
-// TestConnState_EveryReachableStateSatisfiesInvariants checks all states that can be reached with at most two
-// handlers.
+// TestConnState_EveryReachableStateSatisfiesInvariants checks all states that can be reached with
+// at most two handlers.
 func TestConnState_EveryReachableStateSatisfiesInvariants(t *testing.T) {
 	type visit struct {
 		reachable

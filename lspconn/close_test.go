@@ -517,8 +517,8 @@ func TestClose_EndsMisbehavingRealProcesses(t *testing.T) {
 }
 
 // TestConn_SendersLearnCorrectlyWhatRealServerReceived runs random histories as
-// TestConn_SendersLearnCorrectlyWhatServerReceived does, but with real processes and in real time, so
-// the histories are fewer and shorter.
+// TestConn_SendersLearnCorrectlyWhatServerReceived does, but with real processes and in real time,
+// so the histories are fewer and shorter.
 func TestConn_SendersLearnCorrectlyWhatRealServerReceived(t *testing.T) {
 	n := 200
 	if testing.Short() {

@@ -18,10 +18,10 @@ import (
 	"github.com/swansong-go/swansong/lspconn/internal/fakelsp"
 )
 
-// In TestConn_SendersLearnCorrectlyWhatServerReceived several goroutines send messages at random over
-// one connection, which is closed at a random time. Then the test compares the results that the
-// senders received with the messages that the server received. LSPCONN_SEED=n runs the history of
-// one seed.
+// In TestConn_SendersLearnCorrectlyWhatServerReceived several goroutines send messages at random
+// over one connection, which is closed at a random time. Then the test compares the results that
+// the senders received with the messages that the server received. LSPCONN_SEED=n runs the history
+// of one seed.
 func TestConn_SendersLearnCorrectlyWhatServerReceived(t *testing.T) {
 	if text := os.Getenv("LSPCONN_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)

@@ -17,8 +17,8 @@ import (
 	"github.com/swansong-go/swansong/shutdowntest"
 )
 
-// TestRun_StopsScopeBeforeAndAfterEachGuardOperation calls a guard operation in each run and records its results, with
-// a stop before or after the acquisition or the release.
+// TestRun_StopsScopeBeforeAndAfterEachGuardOperation calls a guard operation in each run and
+// records its results, with a stop before or after the acquisition or the release.
 func TestRun_StopsScopeBeforeAndAfterEachGuardOperation(t *testing.T) {
 	acquire := func(s *ctxshutdown.Swansong) (*ctxshutdown.Guard, bool) { return ctxshutdown.Acquire(s) }
 	child := func(s *ctxshutdown.Swansong) *ctxshutdown.Swansong {

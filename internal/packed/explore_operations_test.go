@@ -331,8 +331,8 @@ func TestExplore_EveryOrderOfTwoOperationsKeepsInvariants(t *testing.T) {
 	exploreAll(t, worlds(), operations(), number(t, "SWANSONG_SCHEDULES", 500), number(t, "SWANSONG_PREEMPTIONS", 3))
 }
 
-// TestExplore_EveryOrderOfTwoAcquisitionsAfterStopKeepsInvariants runs every two acquisitions concurrently in a
-// tree that was stopped before.
+// TestExplore_EveryOrderOfTwoAcquisitionsAfterStopKeepsInvariants runs every two acquisitions
+// concurrently in a tree that was stopped before.
 func TestExplore_EveryOrderOfTwoAcquisitionsAfterStopKeepsInvariants(t *testing.T) {
 	stopped := start{"a stopped tree", func() *world {
 		w := newWorld()

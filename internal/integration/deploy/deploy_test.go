@@ -278,8 +278,8 @@ func TestUnits_AreAcceptedBySystemd(t *testing.T) {
 
 var block = regexp.MustCompile("(?s)<!-- (deploy/\\S+) -->\n```[a-z]+\n(.*?)```\n")
 
-// TestPages_ShowDeploymentFilesUnchanged compares each marked block with its file, and checks that every file
-// is shown and every block has a file.
+// TestPages_ShowDeploymentFilesUnchanged compares each marked block with its file, and checks that
+// every file is shown and every block has a file.
 func TestPages_ShowDeploymentFilesUnchanged(t *testing.T) {
 	for page, dir := range map[string]string{"kubernetes.md": "deploy/kubernetes", "systemd.md": "deploy/systemd"} {
 		text, err := os.ReadFile(filepath.Join(docs, "reference", page))

@@ -151,8 +151,9 @@ func (w *world) counts() (n [2]counts) {
 	return n
 }
 
-// TestNext_DecidesAsKubernetesDeploymentInRecordedStates calls Next in each state of a recorded Deployment, and compares its
-// decision with that of the controllers. There are two intended differences:
+// TestNext_DecidesAsKubernetesDeploymentInRecordedStates calls Next in each state of a recorded
+// Deployment, and compares its decision with that of the controllers. There are two intended
+// differences:
 //
 //   - A Deployment does not count a pod that has been told to stop. Here an instance counts until
 //     it is gone. KEP-3973 proposes the same for Deployments (podReplacementPolicy:
