@@ -120,13 +120,13 @@ func newConn(ctx context.Context, server Server, startProcess func(Server) (serv
 	guard, ok := child("process").TryGuard()
 	if !ok {
 		cancel()
-		return nil, fmt.Errorf("lspconn: %s was not started: %w", server.Name, context.Cause(ctx))
+		return nil, fmt.Errorf("lspconn: %s was not started: %w", label(server.key, server.Name), context.Cause(ctx))
 	}
 	p, err := startProcess(server)
 	if err != nil {
 		guard.Release()
 		cancel()
-		return nil, fmt.Errorf("lspconn: %w", err)
+		return nil, fmt.Errorf("lspconn: %s%w", server.keyPrefix(), err)
 	}
 	if server.Dial != nil {
 		p = newDialled(scope, p, server.Dial)

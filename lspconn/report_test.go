@@ -3,6 +3,7 @@ package lspconn_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os/exec"
@@ -75,6 +76,29 @@ func TestManager_ReportsAndErrorsContainKeyOfConnection(t *testing.T) {
 				t.Errorf("no end of a connection with %s in the log:\n%s", key, logged.String())
 			}
 		}
+	})
+}
+
+// The error for a server that a manager cannot start names the key.
+func TestManager_ErrorOfStartNamesKey(t *testing.T) {
+	servers := map[string]lspconn.Server{
+		"missing":    {Command: []string{"no-such-server"}},
+		"no command": {},
+		"negative":   {Command: []string{"gopls"}, CloseTimeout: -1},
+	}
+	m, err := lspconn.NewManager(t.Context(), func(key string) (lspconn.Server, error) { return servers[key], nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for key := range servers {
+		_, err := m.Conn(t.Context(), key)
+		got[key] = fmt.Sprint(err)
+	}
+	testkit.Equal(t, "errors", got, map[string]string{
+		"missing":    `lspconn: missing: cannot start "no-such-server": executable file not found in $PATH`,
+		"no command": "lspconn: no command: Server.Command is empty; set it to the program and its arguments",
+		"negative":   "lspconn: negative: gopls: Server.CloseTimeout is -1ns; it must be between 1s and 15s, or zero for 10s",
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -122,6 +121,15 @@ func label(key, name string) string {
 	return key + ": " + name
 }
 
+// keyPrefix returns the key of the connection and a colon for an error that does not contain the name
+// of the server, or nothing without a key.
+func (s Server) keyPrefix() string {
+	if s.key == "" {
+		return ""
+	}
+	return s.key + ": "
+}
+
 const (
 	minClose          = time.Second
 	maxClose          = 15 * time.Second
@@ -150,22 +158,23 @@ func withProcessID(params json.RawMessage) json.RawMessage {
 // withDefaults returns a copy of s with its defaults filled in, or an error for an invalid field.
 func (s Server) withDefaults() (Server, error) {
 	if len(s.Command) == 0 || s.Command[0] == "" {
-		return s, errors.New("lspconn: Server.Command is empty; set it to the program and its arguments")
+		return s, fmt.Errorf("lspconn: %sServer.Command is empty; set it to the program and its arguments", s.keyPrefix())
 	}
 	s.Name = cmp.Or(s.Name, filepath.Base(s.Command[0]))
+	name := label(s.key, s.Name)
 	if s.Initialize == nil {
 		s.Initialize = json.RawMessage(defaultParams)
 	} else if !json.Valid(s.Initialize) {
-		return s, fmt.Errorf("lspconn: %s: Server.Initialize is not valid JSON: %s", s.Name, quoted(s.Initialize))
+		return s, fmt.Errorf("lspconn: %s: Server.Initialize is not valid JSON: %s", name, quoted(s.Initialize))
 	}
 	s.Initialize = withProcessID(s.Initialize)
 	if s.InitializeTimeout < 0 || s.IdleTimeout < 0 || s.QueueLimit < 0 {
 		return s, fmt.Errorf("lspconn: %s: Server.InitializeTimeout (%v), IdleTimeout (%v) and QueueLimit (%d) must not be negative; zero means the default",
-			s.Name, s.InitializeTimeout, s.IdleTimeout, s.QueueLimit)
+			name, s.InitializeTimeout, s.IdleTimeout, s.QueueLimit)
 	}
 	var err error
 	if s.CloseTimeout, err = checkCloseTimeout(s.CloseTimeout); err != nil {
-		return s, fmt.Errorf("lspconn: %s: Server.%w", s.Name, err)
+		return s, fmt.Errorf("lspconn: %s: Server.%w", name, err)
 	}
 	s.InitializeTimeout = cmp.Or(s.InitializeTimeout, defaultInitialize)
 	s.QueueLimit = cmp.Or(s.QueueLimit, defaultQueue)
