@@ -103,6 +103,23 @@ func TestRun_ReportsInvalidFileByLineAndKey(t *testing.T) {
 	}
 }
 
+// An error that comes while the launcher runs names the line in the file as it is then, not as it was
+// at the start.
+func TestRun_ErrorNamesLineInFileThatWasChangedMeanwhile(t *testing.T) {
+	const file = "state_dir: STATE\nprocess_groups:\n  - {name: web, protocol: grpc, restart_policy: never, command: sh, args: [-c, 'echo up; until [ -e DIR/go ]; do sleep 0.01; done; exit 3']}\n"
+	s := newSite(t, file)
+	d := s.starts("-f", s.file())
+	d.prints("up")
+	s.write("# This line moves the others.\n" + file)
+	testkit.Equal(t, "reload", s.must("reload"), nothing)
+	s.touch("go")
+	testkit.Equal(t, "exit code", d.ends(), 1)
+	want := "\n" + s.file() + ":4:6: process_groups[0].name: given up after a failure; the last: web-1: CRASHED: exit status 3"
+	if !strings.Contains(d.log(), want) {
+		t.Errorf("the log does not contain %s:\n%s", want, d.log())
+	}
+}
+
 // An address in use is reported at its position in the file, and processes that have started are
 // stopped.
 func TestRun_ErrorForAddressInUseNamesItsLineInFile(t *testing.T) {

@@ -133,10 +133,18 @@ func runFile(cmd *cobra.Command, at *place, whenDone bool) error {
 	cfg.Reread = func(_ context.Context, now any) (launcher.Config, []string, error) {
 		return reread(at, now.(*config.Config))
 	}
-	// Locate looks up the lines of errors in the file as it was read last, at the start or by a
-	// reload. The total_deadline is not passed to run, because a reload can change it: the launcher
-	// itself enforces it.
-	return source.Locate(run(cmd, cfg, c.Metrics.Address, longest, whenDone))
+	// The total_deadline is not passed to run, because a reload can change it: the launcher itself
+	// enforces it.
+	err = run(cmd, cfg, c.Metrics.Address, longest, whenDone)
+	if err == nil {
+		return nil
+	}
+	// The lines in the file may have moved since the start, and a user looks for the error in the
+	// file as it is now.
+	if _, now, err := config.LoadSource(at.file); err == nil {
+		source = now
+	}
+	return source.Locate(err)
 }
 
 // longest is the length of the soft phase of graceful, and the longest duration that a flag
