@@ -307,7 +307,9 @@ func (h *history) step(program []byte) []byte {
 			}
 		}
 		m.end(softTier, cause)
-		h.settle() // the Work of scopes that are complete now ends with the cause of the nearest Force
+		// If a scope is already complete, its Work ends here. The cause is that of its own Force, or of
+		// the Force of the closest scope above it.
+		h.settle()
 		m.forceAll(m.forced())
 		h.watch(m, s.Force(cause))
 	case 14:

@@ -135,8 +135,8 @@ func (r *recorder) state() statefile.State {
 	return s
 }
 
-// unrecorded returns the containments (cgroups, or marks in the environment) of the processes to be
-// kept that are not in the state file.
+// unrecorded returns what identifies the processes that are to outlive the launcher (Keep), but are
+// missing from the state file: their cgroups, or marks in their environments.
 func (r *recorder) unrecorded() (all []proc.Containment) {
 	for _, p := range r.manager.allProcesses() {
 		if p.IsUnrecorded() {

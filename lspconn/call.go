@@ -194,8 +194,9 @@ func (c *Conn) withdraw(m *queuedMessage) bool {
 		old.delivery.complete(ErrSuperseded)
 		c.release(old)
 	}
-	// After a Close, a notification of NotifyLatest is written only if a message of another kind
-	// follows it. If m was the only one that followed, the notifications before m must fail now.
+	// After a Close, a notification of NotifyLatest is written only if a message of another kind is
+	// queued behind it. If m was the last such message, the notifications that stood before m are
+	// never written, so they fail now.
 	if c.queue.refusesCoalesced {
 		c.refuseCoalesced()
 	}

@@ -222,7 +222,8 @@ func (r *run) letCheckRunFirst() {
 	}
 }
 
-// caller returns the line of the code under test that has reached a guard.
+// caller returns the line of the code under test that called the operation on a guard at which the
+// scope is stopped now, such as Guard or Release.
 func caller() string {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs[:])])

@@ -59,8 +59,8 @@ type Config struct {
 	Files  []*os.File // listeners for the guardian to hold open; those of removed groups are closed
 
 	Secrets func() []string // returns the secret values that the guardian has to mask
-	// Unrecorded returns the containments (cgroups, or marks in the environment) of the processes
-	// to be kept that are not in the state file.
+	// A process that is to outlive the launcher (Keep) may be missing from the state file.
+	// Unrecorded returns what identifies each such process: its cgroup, or a mark in its environment.
 	Unrecorded func() []proc.Containment
 
 	Report func(message string)             // called when the guardian has ended by itself, or cannot be started
