@@ -51,8 +51,7 @@ func printsJSON(cmd *cobra.Command) bool {
 	if cmd.Name() == "status" && !cmd.Flags().Changed("json") {
 		return !isTerminal(cmd.OutOrStdout())
 	}
-	// A command without the flag --json gives an error here.
-	asJSON, err := cmd.Flags().GetBool("json")
+	asJSON, err := cmd.Flags().GetBool("json") // an error means that the command has no such flag
 	return err == nil && asJSON
 }
 

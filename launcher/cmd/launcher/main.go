@@ -93,13 +93,13 @@ func exitCode(err error) int {
 // errKilled matches the error of a launcher that killed processes when it was stopped.
 var errKilled = errors.New("processes were killed, because they had not ended in time")
 
-// checkKilled returns err, or, if err is nil, an error if the launcher killed processes when it was
-// stopped. A drain that was cut short should be visible to the caller of the launcher, such as
-// systemd or a pipeline, as it is for a program that uses package graceful itself. The manager is
-// nil if a signal arrived before the launcher was started.
-func checkKilled(m *launcher.Manager, err error) error {
-	if err != nil || m == nil {
-		return err
+// checkKilled returns an error if the launcher killed processes when it was stopped. A drain that
+// was cut short should be visible to the caller of the launcher, such as systemd or a pipeline, as
+// it is for a program that uses package graceful itself. The manager is nil if a signal arrived
+// before the launcher was started.
+func checkKilled(m *launcher.Manager) error {
+	if m == nil {
+		return nil
 	}
 	var killed []string
 	groups := m.Stats().Groups

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/swansong-go/swansong/launcher"
 	"github.com/swansong-go/swansong/launcher/internal/output"
 )
 
@@ -41,4 +42,17 @@ func (p *printer) end(err error) {
 	all.Go(func() { p.out.Close(flushTimeout) })
 	all.Go(func() { p.errs.Close(flushTimeout) })
 	all.Wait()
+}
+
+// printAddresses prints the addresses of the admin service and of the listeners of the groups. The
+// port of an address can be the choice of the kernel (port 0), so the actual addresses are printed.
+func printAddresses(w io.Writer, m *launcher.Manager, groups []launcher.GroupConfig) {
+	if addr := m.AdminAddr(); addr != nil {
+		fmt.Fprintln(w, "operators at", addr)
+	}
+	for _, g := range groups {
+		for _, addr := range m.Addrs(g.Name) {
+			fmt.Fprintln(w, "listening on", addr)
+		}
+	}
 }

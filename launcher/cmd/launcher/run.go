@@ -216,10 +216,6 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 				return &launcher.ConfigError{Field: "Metrics.Address", Rule: strings.TrimPrefix(err.Error(), "metrics: ")}
 			}
 		}
-		// The port can be the choice of the kernel (port 0), so the actual address is printed.
-		if addr := m.AdminAddr(); addr != nil {
-			fmt.Fprintln(out, "operators at", addr)
-		}
 		s.Go(func(context.Context) { upgradeOnSignal(s, m, printed().errs, upgrades) })
 		if cfg.Reread != nil {
 			// This logger never blocks, unlike cfg.Logger: a goroutine that handles signals writes
@@ -227,11 +223,7 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 			logger := slog.New(slog.NewTextHandler(printed().errs, nil))
 			s.Go(func(context.Context) { reloadOnHangup(s, m, logger, hangup) })
 		}
-		for _, g := range cfg.Groups {
-			for _, addr := range m.Addrs(g.Name) {
-				fmt.Fprintln(out, "listening on", addr)
-			}
-		}
+		printAddresses(out, m, cfg.Groups)
 		// Once the launcher is being stopped, the error of serve says only that, and is no failure.
 		if err := serve(s, m, out, whenDone); err != nil && s.Err() == nil {
 			return err
@@ -239,7 +231,10 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 		return nil
 	}, graceful.WithSignals(os.Interrupt, syscall.SIGTERM), // SIGHUP and SIGPIPE are handled above
 		graceful.WithSoft(min(bound, longest)), graceful.WithOutput(cmd.ErrOrStderr()))
-	return checkKilled(m, err)
+	if err != nil {
+		return err // do not use m, because the function of an abandoned run may still be setting it
+	}
+	return checkKilled(m)
 }
 
 // thisProgram returns a path by which exactly this program can be executed again. On Linux that
