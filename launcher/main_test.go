@@ -369,7 +369,7 @@ func awaitFile(t *testing.T, path string, there bool) {
 			return
 		}
 		if time.Now().After(late) {
-			t.Fatalf("%s: %v", path, err)
+			t.Fatalf("%s must exist: %v, but Stat returned the error %v", path, there, err)
 		}
 	}
 }
