@@ -30,8 +30,8 @@ const (
 	neverBlocks = "checked at the boundary (never blocks)"
 )
 
-// origin is a kind of source. To most sources, the test writes through the w that open returns. If a
-// source never blocks, w is nil, and the source contains "one\n" and "two\n" from the beginning.
+// origin is a kind of source. To most sources, the test writes through the w that open returns. If
+// a source never blocks, w is nil, and the source contains "one\n" and "two\n" from the beginning.
 type origin struct {
 	name    string
 	ends    string

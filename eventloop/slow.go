@@ -33,8 +33,8 @@ func WithSlowCallback(limit time.Duration, hook func(SlowCallback)) Option {
 	return option(func(o *options) { o.slow = &stopwatch{limit: limit, hook: hook, start: time.Now()} })
 }
 
-// A stopwatch measures the functions of one loop. Only the loop's goroutine uses it, except for now,
-// which producers call, and for the counters, which Snapshot reads.
+// A stopwatch measures the functions of one loop. Only the loop's goroutine uses it, except for
+// now, which producers call, and for the counters, which Snapshot reads.
 type stopwatch struct {
 	limit time.Duration
 	hook  func(SlowCallback)

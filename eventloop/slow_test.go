@@ -58,7 +58,8 @@ func TestWithSlowCallback_CountsSlowCallbacksEvenIfHookIsNil(t *testing.T) {
 	})
 }
 
-// LongestWait is exact, also for callbacks that were queued at different times and run in one batch.
+// LongestWait is exact, also for callbacks that were queued at different times and run in one
+// batch.
 // docs/internals/eventloop.md#slow-callbacks
 func TestWithSlowCallback_LongestWaitIsExactForEachCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -67,14 +67,14 @@ func (e *AbandonedError) Unwrap() []error { return joinErrors(e.DrainError, e.Er
 // message of this package.
 func withoutPrefix(cause error) string { return strings.TrimPrefix(cause.Error(), "graceful: ") }
 
-// maxRequests is the greatest number of requests of a report that reportAndError lists.
+// maxRequests is how many of the oldest requests of a report reportAndError looks at.
 const maxRequests = 10
 
 // reportAndError returns the text of the report followed by the text of err, unless err is nil. An
 // error of httpdrain.Serve lists the oldest requests that Serve has cut, so reportAndError leaves
-// these requests out of the report. Requests that err does not mention stay in the report. They
-// belong to other servers whose errors are lost: errgroup, for example, returns only the first
-// error.
+// these requests out of the report. Those of the ten oldest requests that err does not mention stay
+// in the report. They belong to other servers whose errors are lost: errgroup, for example, returns
+// only the first error.
 func reportAndError(r ctxshutdown.GuardReport, err error) string {
 	if err == nil {
 		return r.String()

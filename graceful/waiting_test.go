@@ -234,8 +234,8 @@ func (d slowDisk) Write(p []byte) (int, error) {
 	return d.Writer.Write(p)
 }
 
-// If the drain ends while Run lists the guards for a report, the report still says how much time was
-// left.
+// If the drain ends while Run lists the guards for a report, the report still says how much time
+// was left.
 func TestRun_ReportHasTimeLeftIfDrainEndsMeanwhile(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		ended := make(chan struct{})

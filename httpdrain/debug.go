@@ -15,11 +15,11 @@ type debugOption func(*debugpage.Options)
 
 func (f debugOption) applyDebug(o *debugpage.Options) { f(o) }
 
-// LocalOnly makes [Debug] answer requests from the local machine, on a listener of its own. A request
-// that a proxy on the same machine forwards can look like a local one, so Debug refuses all requests
-// that [Serve] has accepted, because proxies forward to the listener of a service. Serve the page
-// with an [http.Server] of its own, on a loopback address or a unix socket, to which no proxy
-// forwards, and close it last:
+// LocalOnly makes [Debug] answer requests from the local machine, on a listener of its own. A
+// request that a proxy on the same machine forwards can look like a local one, so Debug refuses all
+// requests that [Serve] has accepted, because proxies forward to the listener of a service. Serve
+// the page with an [http.Server] of its own, on a loopback address or a unix socket, to which no
+// proxy forwards, and close it last:
 //
 //	admin, err := net.Listen("tcp", "localhost:9090")
 //	…

@@ -165,8 +165,8 @@ func TestDebug_ServeReturnsWhileClientReadsEventStream(t *testing.T) {
 }
 
 // A proxy on this machine can make the requests of all clients look local. It forwards them to the
-// listener of the service, so the page that is for the local machine only does not answer there, also
-// not over HTTP/2. It answers on a listener of its own.
+// listener of the service, so the page that is for the local machine only does not answer there,
+// also not over HTTP/2. It answers on a listener of its own.
 func TestDebug_LocalOnlyRefusesOnListenerOfService(t *testing.T) {
 	mux := http.NewServeMux()
 	srv := &http.Server{Handler: mux, Protocols: new(http.Protocols)}

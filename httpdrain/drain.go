@@ -46,8 +46,8 @@ type drain struct {
 }
 
 // add starts to track the accepted connection nc, and returns the connection that the server is to
-// use instead. The parameter isExclusive says that no other code can have a reference to nc, because
-// the listener is of package net.
+// use instead. The parameter isExclusive says that no other code can have a reference to nc,
+// because the listener is of package net.
 func (d *drain) add(nc net.Conn, isExclusive bool) net.Conn {
 	w, c := newConn(nc)
 	_, tcp := w.(*tcpConn)

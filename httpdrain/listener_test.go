@@ -12,8 +12,8 @@ import (
 )
 
 // On a busy machine, the goroutine that accepts may not run for seconds. The drain waits that long
-// before it resets the clients in the accept queue, unless the listener has an Accept of its own, which
-// may wait for something else: for one connection to end before it accepts another, say.
+// before it resets the clients in the accept queue, unless the listener has an Accept of its own,
+// which may wait for something else: for one connection to end before it accepts another, say.
 func TestListener_ClosesIfAcceptDoesNotReturnAtDeadline(t *testing.T) {
 	withTLS := func(ln net.Listener) net.Listener { return tls.NewListener(ln, &tls.Config{}) }
 	limiting := func(ln net.Listener) net.Listener { return struct{ *net.TCPListener }{ln.(*net.TCPListener)} }

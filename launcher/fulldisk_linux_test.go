@@ -193,8 +193,8 @@ func TestStart_SucceedsWithAlarmWhenDiskIsFull(t *testing.T) {
 	awaitInFile(t, statefile.Path(d.dir), `"other-1"`)
 }
 
-// A process that the launcher reaches over TCP is also replaced while the disk is full. The launcher
-// cannot record the port that the new process reports.
+// A process that the launcher reaches over TCP is also replaced while the disk is full. The
+// launcher cannot record the port that the new process reports.
 func TestStateFile_FullDiskDoesNotPreventReplacementReachedOverTCP(t *testing.T) {
 	d := newDisk(t)
 	g := kept(overTCP(runners("web", 1), launcher.TLS(mtlstest.New(t).Issue(t, "web"))))

@@ -121,8 +121,8 @@ func label(key, name string) string {
 	return key + ": " + name
 }
 
-// keyPrefix returns the key of the connection and a colon for an error that does not contain the name
-// of the server, or nothing without a key.
+// keyPrefix returns the key of the connection and a colon for an error that does not contain the
+// name of the server, or nothing without a key.
 func (s Server) keyPrefix() string {
 	if s.key == "" {
 		return ""

@@ -139,9 +139,9 @@ var escapedByte = regexp.MustCompile(`%[0-9A-F]{2}`)
 func unquote(s string) string { return s[1 : len(s)-1] }
 
 // encodeBase64 calls add with each form that a value can have inside a longer text in base64, in
-// which the number of bytes before the value is shift modulo 3. Each character stands for 6 bits, so
-// the first and the last one may also depend on the bytes next to the value. These two are left out,
-// except for the last one if the value may be the end of the text, with and without padding.
+// which the number of bytes before the value is shift modulo 3. Each character stands for 6 bits,
+// so the first and the last one may also depend on the bytes next to the value. These two are left
+// out, except for the last one if the value may be the end of the text, with and without padding.
 func encodeBase64(value string, shift int, add func(string)) {
 	for _, alphabet := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
 		padded := alphabet.EncodeToString([]byte("\x00\x00\x00"[:shift] + value))

@@ -74,8 +74,8 @@ func init() {
 	if strings.HasPrefix(os.Getenv(asRole), "headless") {
 		runtime.LockOSThread() // keeps the main goroutine on the main thread
 	}
-	// The role "headless" ends the main thread and runs on in another thread, in the role of its argument,
-	// or else "hidden".
+	// The role "headless" ends the main thread and runs on in another thread, in the role of its
+	// argument, or else "hidden".
 	roles["headless"] = func(args []string) {
 		go func() {
 			for stateOf("self/task/"+strconv.Itoa(os.Getpid())) != "Z" {

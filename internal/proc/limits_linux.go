@@ -81,12 +81,12 @@ func isInnerCgroup(cgroup string) bool {
 	return err == nil
 }
 
-// enable enables controllers for the children of a cgroup. If this program is in that cgroup, enable
-// first moves it into mainCgroup.
+// enable enables controllers for the children of a cgroup. If this program is in that cgroup, and
+// it is not the root cgroup, enable first moves the program into mainCgroup.
 //
-// The kernel refuses to enable the controller of memory while the cgroup contains processes (EBUSY),
-// but not that of CPU time: after that, it refuses every process in the children. So enable moves
-// the processes before it asks the kernel.
+// The kernel refuses to enable the controller of memory while the cgroup contains processes
+// (EBUSY), but not that of CPU time: after that, it refuses every process in the children. So
+// enable moves the processes before it asks the kernel.
 func enable(cgroup string, controllers []string) error {
 	if enabled(cgroup, controllers) {
 		return nil

@@ -157,8 +157,8 @@ func orphansIn(pids []int) (found []Member) {
 	return found
 }
 
-// mayHaveMark reports whether the environment of a process may contain a mark. For most processes of
-// a machine the answer is no, so orphansIn reads one file of them instead of three. An empty
+// mayHaveMark reports whether the environment of a process may contain a mark. For most processes
+// of a machine the answer is no, so orphansIn reads one file of them instead of three. An empty
 // environment may be that of a process whose main thread has ended; then orphansIn must look at the
 // other threads, as environ does.
 func mayHaveMark(pid int) bool {

@@ -76,8 +76,9 @@ func init() {
 			fmt.Println(cmd.Wait())
 		}
 	}
-	// The role "look-often" kills an orphan. Whenever it looks at the processes, there is a new orphan. The
-	// role prints how often it has looked. The argument is its namespace; see randomNamespace.
+	// The role "look-often" kills an orphan. Whenever it looks at the processes, there is a new
+	// orphan. The role prints how often it has looked. The argument is its namespace; see
+	// randomNamespace.
 	roles["look-often"] = func(args []string) {
 		proc.SetNamespace(args[0])
 		looks := 0
@@ -321,8 +322,8 @@ func TestStart_KillsLeftProcessWhoseMainThreadHasEnded(t *testing.T) {
 	testkit.Equal(t, "end", fmt.Sprint(orphan.Wait()), "signal: killed")
 }
 
-// The search for what dead programs have left ends, even if they start new processes faster than these
-// are killed.
+// The search for what dead programs have left ends, even if they start new processes faster than
+// these are killed.
 func TestStart_ReturnsEvenIfProcessesToBeKilledStartNewOnes(t *testing.T) {
 	looks := readLine(t, start(t, self("look-often "+randomNamespace())))
 	testkit.Equal(t, "looks", looks, strconv.Itoa(proc.MaxLooks))

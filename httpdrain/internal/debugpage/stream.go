@@ -140,7 +140,7 @@ func (sw *streamWait) outcome(now *snapshot) string {
 
 // next blocks until another snapshot is due, and returns how old that snapshot may be. The
 // parameter taken is the time of the last snapshot. If nothing changes, the next snapshot is due
-// after the longer one of the durations interval and minimum. ok is false if the client is gone.
+// after interval or after minimum, whichever is longer. ok is false if the client is gone.
 func (sw *streamWait) next(taken time.Time, interval, minimum time.Duration) (maxAge time.Duration, ok bool) {
 	sw.timer.Reset(max(interval, minimum))
 	for changed := sw.changed; ; {

@@ -49,9 +49,9 @@ backend servers
 	server two SERVER2
 `
 
-// Apache sends a server that it could not connect to no request for the time retry. It must not be one
-// second: after a second without a request the server closes its quiet connections, and Apache would
-// send the next POST on one of them just then.
+// If Apache could not connect to a server, it sends no request to that server for the time retry.
+// This time must not be one second: after a second without a request the server closes its quiet
+// connections, and Apache would send the next POST on one of them just then.
 const apacheConfig = `
 LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so
 LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so

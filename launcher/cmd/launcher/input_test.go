@@ -103,8 +103,8 @@ func TestRun_ReportsInvalidFileByLineAndKey(t *testing.T) {
 	}
 }
 
-// An error that comes while the launcher runs names the line in the file as it is then, not as it was
-// at the start.
+// An error that comes while the launcher runs names the line in the file as it is then, not as it
+// was at the start.
 func TestRun_ErrorNamesLineInFileThatWasChangedMeanwhile(t *testing.T) {
 	const file = "state_dir: STATE\nprocess_groups:\n  - {name: web, protocol: grpc, restart_policy: never, command: sh, args: [-c, 'echo up; until [ -e DIR/go ]; do sleep 0.01; done; exit 3']}\n"
 	s := newSite(t, file)

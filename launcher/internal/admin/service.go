@@ -90,8 +90,8 @@ func (s *service) StopProcess(ctx context.Context, in *pb.StopProcessRequest) (*
 }
 
 // RestartGroup begins, resumes or rolls back a roll. With wait it returns when the roll has ended
-// or paused, with the error of a roll that has failed. A group of kind job has no roll: it runs once
-// more, and RestartGroup does not wait for that.
+// or paused, with the error of a roll that has failed. A group of kind job has no roll: it runs
+// once more, and RestartGroup does not wait for that.
 //
 // If the client cancels the call during the wait, the roll continues; see [Launcher].
 func (s *service) RestartGroup(ctx context.Context, in *pb.RestartGroupRequest) (*pb.RestartGroupResponse, error) {

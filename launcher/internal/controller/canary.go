@@ -21,7 +21,7 @@ type canaryChecks struct {
 }
 
 // checkCanaries starts a check of the canaries if one is due. If none is due yet, it passes the
-// time of the next one to the parameter again, a function that asks for another call at that time.
+// time of the next one to the function again, which asks for another call at that time.
 //
 // It is called whenever the group decides what to do next. The first check is due an interval after
 // the canaries are available. Near the end of the wait a check is brought forward: the roll goes on

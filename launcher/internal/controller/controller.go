@@ -89,7 +89,7 @@ type Controller struct {
 
 // A degradation says how many processes the last roll could not replace.
 type degradation struct {
-	givenUp int // number of processes that the roll gave up to replace
+	givenUp int // number of processes that the roll gave up replacing
 	// missing is by how many processes the group is smaller than desired, because of givenUp.
 	missing int
 }
@@ -205,8 +205,8 @@ func (c *Controller) isUnstarted() bool {
 func (c *Controller) isRolling() bool { return c.roll != nil && !c.roll.Paused() }
 
 // observeReady forgets earlier failures once a process has been ready for Restart.ResetAfter. For
-// each ready process, it passes two times to the parameter again, a function that asks for another
-// call at a time: when the process becomes available, and when the failures may be forgotten.
+// each ready process, it calls the function again, which asks for another call at a later time, for
+// the time at which the process becomes available and for that at which failures may be forgotten.
 func (c *Controller) observeReady(now time.Time, again func(time.Time)) {
 	cfg := c.Config()
 	for _, i := range c.instances {

@@ -1,6 +1,6 @@
-// Command measure stops HTTP/3 servers under load, by http3drain and by the functions of quic-go, and
-// counts the requests that the clients lose. Clients and server are in one process. With 30 stops, it
-// takes three to six minutes on two processors.
+// Command measure stops HTTP/3 servers under load, by http3drain and by the functions of quic-go,
+// and counts the requests that the clients lose. Clients and server are in one process. With 30
+// stops, it takes three to six minutes on two processors.
 //
 //	go run ./integrations/http3drain/internal/measure [-stops 30] [-write]
 package main

@@ -48,8 +48,8 @@ func (n *network) listen() net.PacketConn {
 }
 
 // dialer returns a function that connects a client to the server, from the client's own socket. It
-// fails at once if stopped is done, which it is when the server has stopped. Otherwise each stop
-// would take the two seconds more that a handshake waits for an answer.
+// fails at once when the server has stopped, which the end of the context stopped says. Otherwise
+// each stop would take two seconds longer, because a handshake waits that long for an answer.
 func (n *network) dialer(stopped context.Context, server net.Addr) func(context.Context, string, *tls.Config, *quic.Config) (*quic.Conn, error) {
 	tr := &quic.Transport{Conn: n.listen()}
 	n.mu.Lock()
