@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/swansong-go/swansong/internal/testkit"
@@ -269,6 +271,50 @@ func TestCommandLine_ErrorMessagesSayWhatUserCanDo(t *testing.T) {
 		testkit.Equal(t, args+": exit code", code, 1)
 		testkit.Equal(t, args+": standard output", stdout, "")
 	}
+}
+
+// A configuration can come from a pipe, which can be read only once. An error at the start names the
+// line, and the launcher does not wait for the pipe again.
+func TestRun_DoesNotReadPipeAgainAfterError(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	s := newSite(t, "state_dir: STATE\nprocess_groups:\n  - {name: web, command: RUNNER, listeners: [{name: app, address: '"+taken.Addr().String()+"'}]}\n")
+	text, err := os.ReadFile(s.file())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipe := filepath.Join(s.dir, "pipe")
+	var reads atomic.Int64
+	done := make(chan struct{})
+	testkit.Equal(t, "error of Mkfifo", syscall.Mkfifo(pipe, 0o600), nil)
+	go func() {
+		defer close(done)
+		for range 2 {
+			f, err := os.OpenFile(pipe, os.O_WRONLY, 0) // waits for a reader
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			reads.Add(1)
+			os.Remove(pipe) // the next reader gets another pipe
+			syscall.Mkfifo(pipe, 0o600)
+			f.Write(text)
+			f.Close()
+		}
+	}()
+	_, stderr, code := s.says("run", "-f", pipe)
+	testkit.Equal(t, "exit code", code, 1)
+	testkit.Equal(t, "how often the pipe was read", reads.Load(), int64(1))
+	if want := pipe + ":3:"; !strings.Contains(stderr, want) {
+		t.Errorf("standard error does not contain %s:\n%s", want, stderr)
+	}
+	if f, err := os.OpenFile(pipe, os.O_RDWR, 0); err == nil { // ends the wait for a second reader
+		defer f.Close()
+	}
+	<-done
 }
 
 // A file is not valid if the launcher would refuse it at its start, because the user of its

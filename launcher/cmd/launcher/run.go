@@ -140,9 +140,11 @@ func runFile(cmd *cobra.Command, at *place, whenDone bool) error {
 		return nil
 	}
 	// The lines in the file may have moved since the start, and a user looks for the error in the
-	// file as it is now.
-	if _, now, err := config.LoadSource(at.file); err == nil {
-		source = now
+	// file as it is now. A pipe can be read only once: another read could wait for ever.
+	if info, err := os.Stat(at.file); err == nil && info.Mode().IsRegular() {
+		if _, now, err := config.LoadSource(at.file); err == nil {
+			source = now
+		}
 	}
 	return source.Locate(err)
 }
