@@ -16,7 +16,8 @@ type Stats struct {
 	StateFailing bool                  // set while the state file cannot be written; the launcher tries again
 }
 
-// A GroupStats counts the events of a group. Package metrics exports it to Prometheus.
+// A GroupStats counts the events of a group. Package metrics exports it to Prometheus, except for
+// ForcedAtStop.
 type GroupStats struct {
 	Starts            uint64                // number of processes that were started, or failed to start
 	Restarts          uint64                // number of failures of processes after which a replacement is started
