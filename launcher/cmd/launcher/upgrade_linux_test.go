@@ -16,6 +16,7 @@ import (
 
 	"github.com/swansong-go/swansong/internal/testkit"
 	"github.com/swansong-go/swansong/launcher/internal/load"
+	"golang.org/x/sys/unix"
 )
 
 // status is what the command status --json prints.
@@ -174,6 +175,53 @@ func TestUpgrade_KeepsProcessesTheirOutputAndExitCodes(t *testing.T) {
 	if strings.Contains(d.log(), "level=ERROR msg=transition group=web") {
 		t.Errorf("an error\n%s", d.log())
 	}
+}
+
+// A process has printed a part of a line, and the launcher has read it. After an upgrade, the next
+// program prints the whole line.
+func TestUpgrade_KeepsPartOfLineThatWasRead(t *testing.T) {
+	s := newSite(t, `
+state_dir: STATE
+process_groups:
+  - name: half
+    command: /bin/sh
+    args: [-c, 'printf first-; : > DIR/printed; until [ -e DIR/go ]; do sleep 0.01; done; echo second; exec sleep 1000']
+    protocol: signals
+`)
+	d := s.runs()
+	pid := d.status().pids()["half-1"]
+	for late := time.Now().Add(tooLong); !s.exists("printed") || unread(t, pid) > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatal("the launcher does not read what the process has printed")
+		}
+	}
+	d.must("upgrade")
+	s.touch("go")
+	if line := d.prints("second"); !strings.Contains(line, "first-second") {
+		t.Errorf("the launcher prints %q", line)
+	}
+}
+
+// unread returns the number of bytes that a process has written to its stdout, a pipe, and that have
+// not been read.
+func unread(t *testing.T, pid int) int {
+	t.Helper()
+	pipe, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/1", pid), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close()
+	n, err := unix.IoctlGetInt(int(pipe.Fd()), unix.TIOCINQ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// The method exists reports whether the directory of the site has a file with this name.
+func (s *site) exists(name string) bool {
+	_, err := os.Stat(filepath.Join(s.dir, name))
+	return err == nil
 }
 
 // If the new program cannot take over a launcher, or refuses the configuration, the running
