@@ -11,7 +11,8 @@ import (
 // timed, which does the operation n times. The preparations are not timed.
 type side func() (timed func(n int))
 
-// A row is one line of a table of results: an operation of this module, and what it is compared with.
+// A row is one line of a table of results: an operation of this module, and what it is compared
+// with.
 type row struct {
 	what  string
 	peer  string // what a user would use instead; "" if nothing else does the job
@@ -89,9 +90,9 @@ func measure(r row, rounds int) result {
 	return res
 }
 
-// spread returns the quartiles of the ratios of each time to the time before it. All times are of the
-// same operation, so the ratios differ from 1 only by the noise of the host. With fewer than two
-// times, spread returns 1 and 1.
+// spread returns the quartiles of the ratios of each time to the time before it. All times are of
+// the same operation, so the ratios differ from 1 only by the noise of the host. With fewer than
+// two times, spread returns 1 and 1.
 func spread(times []float64) (low, high float64) {
 	ratios := []float64{}
 	for i := 1; i < len(times); i++ {

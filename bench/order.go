@@ -34,8 +34,8 @@ const (
 	burst      = 200
 )
 
-// An orderClient is a library for clients of language servers. start starts a client, whose handlers
-// call noted for each notification, and edited with the number of each request.
+// An orderClient is a library for clients of language servers. start starts a client, whose
+// handlers call noted for each notification, and edited with the number of each request.
 type orderClient struct {
 	name  string
 	start func(noted func(), edited func(n int)) (call func(method string), stop func())

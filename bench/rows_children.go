@@ -186,7 +186,8 @@ children, 200,000 times:
 
 `
 
-// printFirstGuards measures and prints how long the first guard of a child takes among many siblings.
+// printFirstGuards measures and prints how long the first guard of a child takes among many
+// siblings.
 func printFirstGuards(w io.Writer) {
 	f := newFamily(1_000_000, guardedChild)
 	for range 1_000_000 {

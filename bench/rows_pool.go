@@ -59,8 +59,8 @@ func poolRows() (rs []row) {
 // ratio would exceed maxGoexit.
 const maxGoexit = 200
 
-// exitingGoroutines returns a function that starts n goroutines, one after another, each of which does
-// nothing but call runtime.Goexit.
+// exitingGoroutines returns a function that starts n goroutines, one after another, each of which
+// does nothing but call runtime.Goexit.
 func exitingGoroutines(n int) func(int) {
 	return func(int) {
 		done := make(chan struct{})
@@ -86,8 +86,8 @@ func check(err error) {
 	}
 }
 
-// submitted returns a function that submits n jobs from several goroutines, and waits until all have
-// run.
+// submitted returns a function that submits n jobs from several goroutines, and waits until all
+// have run.
 func submitted(submitters int, submit func(func())) func(n int) {
 	return func(n int) {
 		each := (n + submitters - 1) / submitters

@@ -18,11 +18,11 @@ import (
 	"github.com/swansong-go/swansong/internal/ctxkey"
 )
 
-// ErrWaitContext is returned by [Completion.Wait] if the context passed to Wait ended because of the
-// stop that Wait waits for: it derives from the scope or from another scope that this stop ended, or
-// it is the context from which the scope derives. Wait has then not waited for the guards to be
-// released. ErrWaitContext does not match context.Canceled or context.DeadlineExceeded, so that
-// callers do not mistake it for a drain that took too long.
+// ErrWaitContext is returned by [Completion.Wait] if the context passed to Wait ended because of
+// the stop that Wait waits for: it derives from the scope or from another scope that this stop
+// ended, or it is the context from which the scope derives. Wait has then not waited for the guards
+// to be released. ErrWaitContext does not match context.Canceled or context.DeadlineExceeded, so
+// that callers do not mistake it for a drain that took too long.
 var ErrWaitContext = errors.New("ctxshutdown: the context passed to Wait ended with the shutdown, so Wait did not wait; " +
 	"pass a separate context, such as context.WithTimeout(context.Background(), 10*time.Second)")
 
@@ -88,7 +88,8 @@ func (c *Completion) Wait(ctx context.Context) error {
 		if stopped != nil && c.scope.Err() != nil {
 			stopped = nil // a nil channel, because a closed one would end every further select at once
 			if top := c.commonScope(ctx); top != nil {
-				// If the scope top has been told to stop, State returns only when the stop has ended ctx.
+				// If the scope top has been told to stop, State returns only when the stop has
+				// ended ctx.
 				top.State()
 			}
 			survived = ctx.Err() == nil
@@ -118,8 +119,8 @@ func (c *Completion) Wait(ctx context.Context) error {
 	return &DrainError{Report: report, Cause: cause, Stacks: report.stacks()}
 }
 
-// isComplete reports whether the completion has resolved. It takes into account that a context above
-// the scope may have ended without a call of this package.
+// isComplete reports whether the completion has resolved. It takes into account that a context
+// above the scope may have ended without a call of this package.
 func (c *Completion) isComplete() bool {
 	c.scope.State() // if the context of the scope has ended, State can complete the scope
 	select {
@@ -152,8 +153,8 @@ func (c *Completion) endedByStop(ctx context.Context, ended <-chan struct{}, cau
 }
 
 // commonScope returns the lowest scope whose stop ends both the scope of c and ctx, or nil if there
-// is none. It can be the scope of c itself. A context that derives from [Swansong.Work] derives from
-// no scope in this sense.
+// is none. It can be the scope of c itself. A context that derives from [Swansong.Work] derives
+// from no scope in this sense.
 func (c *Completion) commonScope(ctx context.Context) *Swansong {
 	s, _ := ctx.Value(ctxkey.SoftScope{}).(*Swansong)
 	for ; s != nil; s = s.stoppedWith() {

@@ -182,8 +182,8 @@ func (s *Swansong) Value(key any) any {
 	c := s.std.Load()
 	if c == nil && key == causeKey {
 		// The function context.Cause asks for the cause of the scope. Create the standard context,
-		// which fixes that cause. If Cause got the cause of the parent context instead, a concurrent
-		// Shutdown could afterwards give the scope a different one.
+		// which fixes that cause. If Cause got the cause of the parent context instead, a
+		// concurrent Shutdown could afterwards give the scope a different one.
 		c = s.derive()
 	}
 	if c == nil {

@@ -261,9 +261,9 @@ func TestWait_DistinguishesContextEndedByStopFromTimeout(t *testing.T) {
 	}
 }
 
-// A stop reaches the contexts that derive from a scope one after the other. Wait may learn of the stop
-// before the stop has reached the context that was passed to Wait. The long chain of contexts makes
-// that likely: in half of the rounds, package context cancels s first.
+// A stop reaches the contexts that derive from a scope one after the other. Wait may learn of the
+// stop before the stop has reached the context that was passed to Wait. The long chain of contexts
+// makes that likely: in half of the rounds, package context cancels s first.
 func TestWait_RejectsDerivedContextEvenIfStopReachesItLate(t *testing.T) {
 	c := claim{t, "docs/internals/core.md#semantic-8"}
 	for range 30 {

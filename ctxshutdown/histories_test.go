@@ -90,8 +90,8 @@ func (m *modelScope) state() ctxshutdown.State {
 	return ctxshutdown.Complete
 }
 
-// hasBeenSeenComplete reports whether the completion of m, or of a scope above whose stop stops m too,
-// could be observed. When such a scope is complete, so is m.
+// hasBeenSeenComplete reports whether the completion of m, or of a scope above whose stop stops m
+// too, could be observed. When such a scope is complete, so is m.
 func (m *modelScope) hasBeenSeenComplete() bool {
 	return m.seen || m.up != nil && m.from == softTier && m.up.hasBeenSeenComplete()
 }
@@ -307,8 +307,8 @@ func (h *history) step(program []byte) []byte {
 			}
 		}
 		m.end(softTier, cause)
-		// If a scope is already complete, its Work ends here. The cause is that of its own Force, or of
-		// the Force of the closest scope above it.
+		// If a scope is already complete, its Work ends here. The cause is that of its own Force,
+		// or of the Force of the closest scope above it.
 		h.settle()
 		m.forceAll(m.forced())
 		h.watch(m, s.Force(cause))
@@ -321,8 +321,8 @@ func (h *history) step(program []byte) []byte {
 		h.settle()
 		h.compare(i)
 	}
-	// After an ancestor context has ended, a goroutine of package context updates the scopes that watch
-	// it. Wait for that goroutine.
+	// After an ancestor context has ended, a goroutine of package context updates the scopes that
+	// watch it. Wait for that goroutine.
 	synctest.Wait()
 	h.settle()
 	return program[2:]

@@ -42,8 +42,8 @@ func Guarded() InterruptOption {
 // Detached makes a [Reader] read in a background goroutine if its source cannot be woken. Read then
 // returns at once when the context ends, and [Reader.Rest] first returns what the background
 // goroutine reads after that. Detached costs a goroutine and a copy for each Read. It is ignored if
-// the source can be woken, and by writers and listeners. A Reader of [os.Stdin] always has it, unless
-// standard input is a regular file.
+// the source can be woken, and by writers and listeners. A Reader of [os.Stdin] always has it,
+// unless standard input is a regular file.
 //
 // The background goroutine stays blocked until the source returns from its Read. It leaks if
 // nothing is ever written to the source and the source is not closed.

@@ -98,8 +98,8 @@ func (s *Swansong) stop(cause error) {
 		s.trace.stopped.Store(true)
 	}
 	if unregister := s.stopAfterFunc.Swap(nil); unregister != nil {
-		// Unregister syncTree: otherwise the end of the context would start a goroutine that stops the
-		// scope once more.
+		// Unregister syncTree: otherwise the end of the context would start a goroutine that stops
+		// the scope once more.
 		(*unregister)()
 	}
 	s.cancelContext(cause)

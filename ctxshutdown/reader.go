@@ -123,8 +123,8 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// readSource reads from the source. If the source accepts deadlines, the end of the context and Close
-// wake a blocked Read.
+// readSource reads from the source. If the source accepts deadlines, the end of the context and
+// Close wake a blocked Read.
 func (r *Reader) readSource(p []byte) (int, error) {
 	r.waker.enter()
 	defer r.waker.leave() // leave must run even if the source panics

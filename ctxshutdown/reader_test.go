@@ -164,7 +164,8 @@ func TestReader_StopEndsReadEvenIfOtherCodeSetsDeadline(t *testing.T) {
 	})
 }
 
-// deafConn is a connection whose Read ignores deadlines, and returns when the channel let is closed.
+// deafConn is a connection whose Read ignores deadlines, and returns when the channel let is
+// closed.
 type deafConn struct {
 	net.Conn
 	let       chan struct{}
@@ -181,8 +182,8 @@ func (c *deafConn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// A Reader gives up waking a Read whose source ignores deadlines. Otherwise a test in which such a Read
-// waits for ever would not end, because the clock of its bubble would run on.
+// A Reader gives up waking a Read whose source ignores deadlines. Otherwise a test in which such a
+// Read waits for ever would not end, because the clock of its bubble would run on.
 func TestReader_GivesUpWakingSourceThatIgnoresDeadlines(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
 		conn := &deafConn{let: make(chan struct{})}

@@ -55,8 +55,8 @@ func (s *Swansong) GuardReport() GuardReport {
 		e := groups[key{path, site}]
 		groups[key{path, site}] = GuardEntry{path, e.Count + n, site, max(e.Oldest, age)}
 	}
-	// The map names caches the text of each site: resolving a site is slow, and many guards have the
-	// same one.
+	// The map names caches the text of each site: resolving a site is slow, and many guards have
+	// the same one.
 	now, names := time.Now(), map[stacks.Site]string{}
 	var r GuardReport
 	s.node.Walk(func(o packed.Owner, guards int) {
@@ -101,8 +101,8 @@ func (s *Swansong) GuardReport() GuardReport {
 	return r
 }
 
-// describer returns the value that says what the guards of s stand for: requests, say. It returns nil
-// if that is not known.
+// describer returns the value that says what the guards of s stand for: requests, say. It returns
+// nil if that is not known.
 func (s *Swansong) describer() *ctxkey.WorkDescriber {
 	if d, ok := s.Value(ctxkey.Describer{}).(*ctxkey.WorkDescriber); ok && d.Scope == any(s) {
 		return d
@@ -147,7 +147,8 @@ func (r GuardReport) Requests() (requests []RequestEntry) {
 	return requests
 }
 
-// maxListed is the number of groups that String and LogValue list, and of requests that String lists.
+// maxListed is the number of groups that String and LogValue list, and of requests that String
+// lists.
 const maxListed = 10
 
 // String returns one line for logs and errors, such as "3 guards: http ×2, flush ×1; requests: GET / from
@@ -192,8 +193,8 @@ func (r GuardReport) listRequests(limit int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(requests[:limit], ", "), r.work.Nameable-limit)
 }
 
-// LogValue returns the report as a slog group of the attributes "count", "held", which lists the same
-// groups as String, and "requests", which lists the oldest three of what Requests returns.
+// LogValue returns the report as a slog group of the attributes "count", "held", which lists the
+// same groups as String, and "requests", which lists the oldest three of what Requests returns.
 func (r GuardReport) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.Int("count", r.count)}
 	if r.count > 0 {

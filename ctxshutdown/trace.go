@@ -51,10 +51,10 @@ func (r *guardRecord) String() string {
 
 const packagePath = stacks.ModulePath + "ctxshutdown."
 
-// add records a guard that is being acquired. pc is the return address of the exported function that
-// the user has called, as from runtime.Callers. If another function of this module has called that
-// function, add looks for the user's call among the frames above. It returns nil if guards are not
-// traced.
+// add records a guard that is being acquired. pc is the return address of the exported function
+// that the user has called, as from runtime.Callers. If another function of this module has called
+// that function, add looks for the user's call among the frames above. It returns nil if guards are
+// not traced.
 //
 // Walking the stack takes most of the time of a traced guard. So the caller of add finds pc: add
 // itself would have to walk one frame more.
@@ -107,8 +107,9 @@ func (t *scopeTrace) remove(r *guardRecord) {
 	r.next, r.prev = nil, nil
 }
 
-// snapshot returns a copy of the records of all guards held, of which there are about n. Reports are
-// made from the copy and not under the lock, because acquisitions and releases wait for the lock.
+// snapshot returns a copy of the records of all guards held, of which there are about n. Reports
+// are made from the copy and not under the lock, because acquisitions and releases wait for the
+// lock.
 func (t *scopeTrace) snapshot(n int) []guardRecord {
 	all := make([]guardRecord, 0, n)
 	t.mu.Lock()
@@ -158,9 +159,9 @@ func (s *Swansong) watchForLoss() {
 	trace, path, site := s.trace, s.path(), stacks.Site{}
 	runtime.Callers(3, site[:]) // skips the frames of Callers, watchForLoss, and New or WithCancel
 	context.AfterFunc(s.derive().ctx, func() { trace.stopped.Store(true) })
-	// The cleanup must not refer to s, or s is never collected. The runtime calls cleanups outside of
-	// every synctest bubble. So this cleanup must not use a channel that was made in a bubble, such as
-	// Done.
+	// The cleanup must not refer to s, or s is never collected. The runtime calls cleanups outside
+	// of every synctest bubble. So this cleanup must not use a channel that was made in a bubble,
+	// such as Done.
 	runtime.AddCleanup(s, func(site stacks.Site) {
 		if !trace.stopped.Load() {
 			trace.logger.Warn("root scope garbage collected without Shutdown", "scope", path, "site", site.String())

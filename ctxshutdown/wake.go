@@ -63,8 +63,8 @@ type waker struct {
 var longAgo = time.Unix(1, 0)
 
 // wakeInterval is the time after which wake is repeated if a call has not returned. A call that has
-// not returned after maxWakes has a source that ignores its deadline. If wake were repeated for ever,
-// a test in a synctest bubble, whose clock runs while all goroutines wait, would not end.
+// not returned after maxWakes has a source that ignores its deadline. If wake were repeated for
+// ever, a test in a synctest bubble, whose clock runs while all goroutines wait, would not end.
 const (
 	wakeInterval = 100 * time.Millisecond
 	maxWakes     = 100
@@ -104,8 +104,8 @@ func (w *waker) leave() {
 func (w *waker) wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// Set woken before loading the number of calls: a call that leaves after the load then sees that
-	// woken is set.
+	// Set woken before loading the number of calls: a call that leaves after the load then sees
+	// that woken is set.
 	before := w.woken.Swap(true)
 	if w.calls.Load() == 0 || w.set(longAgo) != nil {
 		w.woken.Store(before)
@@ -130,9 +130,9 @@ func (w *waker) register() {
 	}
 }
 
-// finish undoes register, so that the context does not keep the wrapper in memory. If other calls are
-// inside, they must still be woken, so finish registers again, unless forGood is set. The next call
-// registers again, too. The calling goroutine must have left, unless the context has ended.
+// finish undoes register, so that the context does not keep the wrapper in memory. If other calls
+// are inside, they must still be woken, so finish registers again, unless forGood is set. The next
+// call registers again, too. The calling goroutine must have left, unless the context has ended.
 func (w *waker) finish(forGood bool) {
 	if w == nil {
 		return

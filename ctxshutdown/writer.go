@@ -105,8 +105,8 @@ func (w *Writer) write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// writeDestination writes to the destination. If the Writer has a waker, the end of the context wakes
-// a blocked Write, and writeDestination returns errRefused if the context has ended before.
+// writeDestination writes to the destination. If the Writer has a waker, the end of the context
+// wakes a blocked Write, and writeDestination returns errRefused if the context has ended before.
 func (w *Writer) writeDestination(p []byte) (int, error) {
 	w.waker.enter()
 	defer w.waker.leave()
@@ -247,8 +247,8 @@ func (e *stoppedError) Error() string {
 func (e *stoppedError) Is(target error) bool { return target == ErrShutdown }
 func (e *stoppedError) Unwrap() error        { return e.cause }
 
-// isRefusedUnread reports whether err means that the Writer w, the destination of a copy, refused to
-// write before it had read anything from the source, so that no byte is lost.
+// isRefusedUnread reports whether err means that the Writer w, the destination of a copy, refused
+// to write before it had read anything from the source, so that no byte is lost.
 func isRefusedUnread(w io.Writer, err error) bool {
 	_, ok := w.(*Writer)
 	var stopped *stoppedError

@@ -17,9 +17,10 @@ var errStartFailed = errors.New("eventloop: the start function of Async panicked
 // goroutine, use [OffloadTimeout].
 //
 // Async calls start on the calling goroutine. start begins the operation and returns. The operation
-// calls complete when it has ended, on any goroutine; only the first call counts, and complete never
-// blocks. As with OffloadTimeout, done runs exactly once, on the loop: with what complete was given, or
-// with [ErrOffloadTimeout] when d has passed, or with the cause when Force ends the context.
+// calls complete when it has ended, on any goroutine; only the first call counts, and complete
+// never blocks. As with OffloadTimeout, done runs exactly once, on the loop: with what complete was
+// given, or with [ErrOffloadTimeout] when d has passed, or with the cause when Force ends the
+// context.
 //
 // The operation counts as running until complete was called, even after a time-out: [Loop.Quiesce],
 // [Loop.WaitRunners] and the completion of [Loop.Stop] wait for it. So the operation must observe

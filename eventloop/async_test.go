@@ -48,8 +48,8 @@ func TestOffloadTimeout_DiscardsValueReturnedAfterTimeoutOnce(t *testing.T) {
 	}
 }
 
-// A value that comes in time is delivered and not discarded. Work that never begins returns no value.
-// docs/internals/eventloop.md#late-completions
+// A value that comes in time is delivered and not discarded. Work that never begins returns no
+// value. docs/internals/eventloop.md#late-completions
 func TestOffload_DiscardsNoValueReturnedInTime(t *testing.T) {
 	l, p := startLoop(t), newPool(t, 2)
 	got := make(chan int, 2)
@@ -98,8 +98,8 @@ func TestAsync_DoneReceivesErrorIfOperationTimesOut(t *testing.T) {
 	})
 }
 
-// The result of an operation that ends in time reaches done on the loop once, whichever of the calls
-// of complete comes first. docs/internals/eventloop.md#async
+// The result of an operation that ends in time reaches done on the loop once, whichever of the
+// calls of complete comes first. docs/internals/eventloop.md#async
 func TestAsync_DeliversOneResultIfCompleteIsCalledTwice(t *testing.T) {
 	l := startLoop(t)
 	const n = 200

@@ -29,9 +29,9 @@
 // for the completion that Stop returns, outside of the loop's callbacks.
 //
 // A loop is a child scope of its context (see [ctxshutdown.WithCancel]): stopping the parent scope
-// stops the loop, the parent is complete only after the loop has drained, and reports name the loop,
-// its offloads and its handles. Force ends the context of offloaded work and queues its completions at
-// once, with the cause.
+// stops the loop, the parent is complete only after the loop has drained, and reports name the
+// loop, its offloads and its handles. Force ends the context of offloaded work and queues its
+// completions at once, with the cause.
 //
 // # Panics
 //
@@ -41,8 +41,8 @@
 //
 // # Shutting down
 //
-// In the following order nothing is lost, and the counters of [Stats] that indicate a wrong order stay
-// zero:
+// In the following order nothing is lost, and the counters of [Stats] that indicate a wrong order
+// stay zero:
 //
 //  1. Trigger the [ShutdownHandle]. The code that accepts requests stops at its Signal.
 //  2. Wait until requests in progress have ended or timed out.
@@ -51,8 +51,8 @@
 //  5. Wait for the completion that Stop returns: the loop's goroutine has ended.
 //  6. Release the resources of the callbacks, and read the [Stats].
 //
-// Stopping the scope that contains the loop and the pool performs steps 3 to 5. The single steps show
-// where a shutdown is blocked.
+// Stopping the scope that contains the loop and the pool performs steps 3 to 5. The single steps
+// show where a shutdown is blocked.
 //
 // Each way to wait returns at another time:
 //

@@ -16,8 +16,8 @@ var errDropped = errors.New("eventloop: the loop was garbage collected without S
 // post to l or stop it, and the goroutine of l would wait forever. The garbage collector notices
 // this, because the goroutine refers to l only, and calls [loop.drop].
 //
-// Exported methods have the receiver *Loop, so that a method value such as loop.Post is a reference to
-// the Loop.
+// Exported methods have the receiver *Loop, so that a method value such as loop.Post is a reference
+// to the Loop.
 func (l *loop) watch() *Loop {
 	handle := &Loop{l}
 	if !inBubble() {
@@ -26,9 +26,9 @@ func (l *loop) watch() *Loop {
 	return handle
 }
 
-// inBubble reports whether the calling goroutine is in a bubble of testing/synctest, where the clock
-// begins in the year 2000. The runtime calls cleanups outside of all bubbles, and ends the program if a
-// cleanup wakes a goroutine in a bubble.
+// inBubble reports whether the calling goroutine is in a bubble of testing/synctest, where the
+// clock begins in the year 2000. The runtime calls cleanups outside of all bubbles, and ends the
+// program if a cleanup wakes a goroutine in a bubble.
 func inBubble() bool { return time.Now().Year() == 2000 }
 
 // callerOfNew returns the file and the line of the call of New.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// An inbox is the state of a loop together with the callbacks that it has accepted. The state decides
-// whether a callback is accepted; both together decide whether the loop has drained.
+// An inbox is the state of a loop together with the callbacks that it has accepted. The state
+// decides whether a callback is accepted; both together decide whether the loop has drained.
 //
 //	Idle ──▶ Starting ──▶ Running ──▶ Stopping ──▶ Stopped
 //	  │          └────────────────────▶┘             ▲
@@ -28,8 +28,8 @@ import (
 // models/inbox.pml checks this over every interleaving, together with variants that must fail.
 //
 // The alternative to a mutex and chunks is an atomic counter that assigns slots. It takes as many
-// atomic operations per callback and twice the memory, and took two to three times as long from Post
-// to the call, with one producer and with two.
+// atomic operations per callback and twice the memory, and took two to three times as long from
+// Post to the call, with one producer and with two.
 type inbox struct {
 	state   atomic.Int32 // the state of the loop, a value of type State
 	dropped atomic.Bool  // whether the program has no reference to the Loop left; see drop
@@ -248,9 +248,9 @@ func (b *inbox) promise() bool {
 	return true
 }
 
-// deliver queues f, the callback of an offload, for which the inbox has promised a place. If workDone
-// is false, the work of the offload is still running, and the offload calls offloads.done when its
-// work returns.
+// deliver queues f, the callback of an offload, for which the inbox has promised a place. If
+// workDone is false, the work of the offload is still running, and the offload calls offloads.done
+// when its work returns.
 func (b *inbox) deliver(f func(), workDone bool) {
 	b.mu.Lock()
 	b.promised--

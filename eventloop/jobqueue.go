@@ -38,8 +38,8 @@ func (q *jobQueue) grow() {
 	q.last, q.tail = c, 0
 }
 
-// pop removes the first job from the queue and returns it, or returns false if the queue is empty. An
-// empty queue keeps a chunk.
+// pop removes the first job from the queue and returns it, or returns false if the queue is empty.
+// An empty queue keeps a chunk.
 func (q *jobQueue) pop() (j job, ok bool) {
 	c := q.first
 	if c == nil || c == q.last && q.head == q.tail {

@@ -116,8 +116,8 @@ func TestPool_SubmitDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// A queue of many jobs takes little more than their functions, is never copied, and is freed when it is
-// empty.
+// A queue of many jobs takes little more than their functions, is never copied, and is freed when
+// it is empty.
 func TestPool_FreesMemoryOfLongQueue(t *testing.T) {
 	const n = 1_000_000
 	p := newPool(t, 1)

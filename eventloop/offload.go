@@ -27,9 +27,9 @@ var ErrOffloadTimeout = fmt.Errorf("eventloop: offloaded work did not finish in 
 // loop.
 //
 // A panic of work is passed to done as a [*PanicError] and counted by the pool. If done has been
-// queued already, and if a function discard panics, no code would receive the panic: it is treated as
-// the panic of a job, which ends the program unless p has a panic handler. Offload never blocks. It
-// panics if an argument is nil.
+// queued already, and if a function discard panics, no code would receive the panic: it is treated
+// as the panic of a job, which ends the program unless p has a panic handler. Offload never blocks.
+// It panics if an argument is nil.
 func Offload[T any](l *Loop, p *Pool, work func(ctx context.Context) (T, error), done func(T, error), discard ...func(T)) error {
 	mustOffload("Offload", l, work != nil && done != nil && !slices.ContainsFunc(discard, isNil))
 	mustPool(p, "Offload")
@@ -100,8 +100,8 @@ type offload[T any] struct {
 	settled       atomic.Bool
 	stopAfterFunc atomic.Pointer[func() bool] // cancels the call of expire at the end of ctx
 
-	// Only the goroutine that has the result uses the fields below: the worker, or the first call of
-	// complete.
+	// Only the goroutine that has the result uses the fields below: the worker, or the first call
+	// of complete.
 	begun   bool // whether the work was called
 	decided bool // whether settle was called, so that the field named first is valid
 	first   bool // whether the work returned or panicked before the context ended
@@ -211,6 +211,6 @@ func (o *offload[T]) deliver(v T, err error, returned bool) {
 // that has timed out and work of a loop that has ended. When WaitRunners returns nil, that work no
 // longer uses shared data. WaitRunners might also wait for work that is offloaded during the call.
 // If ctx ends first, WaitRunners returns a [*WaitError]; if no work is running, it returns nil even
-// if ctx has ended. If a callback would have to wait, it returns [ErrInCallback]. It panics if ctx is
-// nil.
+// if ctx has ended. If a callback would have to wait, it returns [ErrInCallback]. It panics if ctx
+// is nil.
 func (l *Loop) WaitRunners(ctx context.Context) error { return l.box.offloads.wait(ctx, "offloads") }

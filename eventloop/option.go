@@ -76,8 +76,8 @@ func WithPanicHandler(f func(*PanicError) (resume bool)) Option {
 // counted and never refused, so the number can exceed n; bound the offloads by the limit of their
 // pool.
 //
-// A callback cannot wait for room in the queue of its own loop; it uses Post. WithQueueLimit panics if
-// n is not positive.
+// A callback cannot wait for room in the queue of its own loop; it uses Post. WithQueueLimit panics
+// if n is not positive.
 func WithQueueLimit(n int) Option {
 	if n < 1 {
 		panic(fmt.Sprintf("eventloop: WithQueueLimit(%d): the limit must be positive; without the option there is no limit", n))
@@ -86,8 +86,8 @@ func WithQueueLimit(n int) Option {
 }
 
 // WithShutdownCheck makes a loop that was started check, when it ends, whether the program was shut
-// down in order. If offloads are still running, handles are held, or callbacks were refused since the
-// stop, the loop calls report with an error that counts them, on its goroutine and before the
+// down in order. If offloads are still running, handles are held, or callbacks were refused since
+// the stop, the loop calls report with an error that counts them, on its goroutine and before the
 // completion of [Loop.Stop] resolves. In a test, report calls t.Error, or panics; a program can log
 // the error. The option has no effect on a pool.
 func WithShutdownCheck(report func(error)) Option {

@@ -16,10 +16,10 @@ import (
 var ErrPoolStopped = errors.New("eventloop: the pool has been stopped; create another with NewPool")
 
 // A Pool runs jobs on a bounded number of goroutines, which exist only while there are jobs. Its
-// scope is a child of the nearest scope in its context: stopping that scope stops the pool. The pool
-// holds a guard of its scope while it has accepted jobs that have not finished. Reports name the pool
-// and say how many jobs there are. If the scope is traced, each job holds a guard of its own, and
-// reports name the line that submitted it.
+// scope is a child of the nearest scope in its context: stopping that scope stops the pool. The
+// pool holds a guard of its scope while it has accepted jobs that have not finished. Reports name
+// the pool and say how many jobs there are. If the scope is traced, each job holds a guard of its
+// own, and reports name the line that submitted it.
 //
 // The methods may be called concurrently. The zero value is not usable: create a Pool with
 // [NewPool].
@@ -34,8 +34,8 @@ type Pool struct {
 	panics  atomic.Uint64
 	failure atomic.Pointer[PanicError] // the first panic of a job
 	stopped atomic.Bool                // whether a panic has stopped the pool
-	// crashing is set when a panic is about to end the program. From then on, no guard is released and
-	// no worker is started.
+	// crashing is set when a panic is about to end the program. From then on, no guard is released
+	// and no worker is started.
 	crashing atomic.Bool
 
 	refusedFull atomic.Uint64 // the number of jobs that were refused because the queue was full
@@ -84,8 +84,8 @@ func (j job) release() {
 
 // A completion receives the result of a job. The pool calls both methods on the worker's goroutine.
 type completion interface {
-	// acceptsPanic is called if the job has panicked or called runtime.Goexit. It reports whether the
-	// completion will receive that as its error. If not, no other code receives it.
+	// acceptsPanic is called if the job has panicked or called runtime.Goexit. It reports whether
+	// the completion will receive that as its error. If not, no other code receives it.
 	acceptsPanic() bool
 	// finish is the pool's last call for the job. It passes the panic of the job, or nil if there
 	// was none.
@@ -183,16 +183,16 @@ func (p *Pool) guardTraced(j job) bool {
 	}
 	guard, ok := p.scope.TryGuard()
 	if ok {
-		// Name the guard by the line that called Submit. fillRoom calls guardTraced on another goroutine,
-		// whose stack does not have that line.
+		// Name the guard by the line that called Submit. fillRoom calls guardTraced on another
+		// goroutine, whose stack does not have that line.
 		p.trace.Name(guard, j.more.site)
 		j.more.guard = guard
 	}
 	return ok
 }
 
-// push queues j, or returns false if the pool has been stopped. The caller has locked p.jobs, and has
-// called guardTraced.
+// push queues j, or returns false if the pool has been stopped. The caller has locked p.jobs, and
+// has called guardTraced.
 //
 // The guard of an accepted job was counted before the stop was signalled: either TryGuard has
 // succeeded, or the pool already held its guard and the scope was not done after that.

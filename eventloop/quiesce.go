@@ -90,7 +90,8 @@ func (l *Loop) Quiesce(timeout time.Duration) error {
 	return &QuiesceTimeoutError{Timeout: timeout, State: l.State(), Counts: counts}
 }
 
-// checkRefused returns an error if the loop has ended and callbacks were refused since it was stopped.
+// checkRefused returns an error if the loop has ended and callbacks were refused since it was
+// stopped.
 func (l *Loop) checkRefused() error {
 	if n := l.box.refusedStopping.Load() + l.box.refusedStopped.Load(); n > 0 && l.State() == Stopped {
 		return fmt.Errorf("eventloop: Quiesce was called after the end of the loop, which has refused %s since its stop; "+

@@ -24,7 +24,8 @@ func TestGuardReport_CountsGuardsOfUserInAdditionToCallbacks(t *testing.T) {
 		return report{r.Count(), summary}
 	}
 	for name, opts := range map[string][]ctxshutdown.Option{"": nil, ", traced": {ctxshutdown.WithTrace()}} {
-		// A traced scope has a guard for each job that has not finished, and for the running callback.
+		// A traced scope has a guard for each job that has not finished, and for the running
+		// callback.
 		traced := opts != nil
 		t.Run("loop"+name, func(t *testing.T) {
 			l := startedIn(t, ctxshutdown.New(t.Context(), opts...))

@@ -73,8 +73,8 @@ func (p *Pool) SubmitWait(ctx context.Context, f func()) error {
 	return err
 }
 
-// A waitList contains, in order, the functions or jobs that wait for room in a queue. The mutex of the
-// queue guards it.
+// A waitList contains, in order, the functions or jobs that wait for room in a queue. The mutex of
+// the queue guards it.
 type waitList[T any] []*waiter[T]
 
 // A waiter is one entry of a waitList. The channel is closed when the entry has been queued.

@@ -115,8 +115,8 @@ func TestPostWait_ReturnsWhenContextEnds(t *testing.T) {
 	})
 }
 
-// A stop of the loop ends PostWait, and the callback never runs. Before the start, PostWait does not
-// wait. docs/internals/eventloop.md#limits
+// A stop of the loop ends PostWait, and the callback never runs. Before the start, PostWait does
+// not wait. docs/internals/eventloop.md#limits
 func TestPostWait_ReturnsWhenLoopStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := eventloop.New(t.Context(), eventloop.WithQueueLimit(1))

@@ -17,15 +17,15 @@ type SlowCallback struct {
 	Waited time.Duration // how long the callback was queued; zero for timers
 }
 
-// WithSlowCallback makes a loop measure how long functions run and how long callbacks are queued. It
-// calls hook, on the loop's goroutine and after the function has returned, if either exceeds limit. A
-// nil hook only fills the fields Slow, LongestCall and LongestWait of [Snapshot].
+// WithSlowCallback makes a loop measure how long functions run and how long callbacks are queued.
+// It calls hook, on the loop's goroutine and after the function has returned, if either exceeds
+// limit. A nil hook only fills the fields Slow, LongestCall and LongestWait of [Snapshot].
 //
-// The loop takes callbacks from the queue in batches of at most 250. Of the callbacks of a batch that
-// were queued longer than limit, only the first is reported, so that a long queue does not cause as
-// many calls of hook. A function that has not returned is not reported: the error of [Loop.Quiesce]
-// and reports show that the loop is busy. Measuring takes some 100 ns for each function.
-// WithSlowCallback panics if limit is not positive. The option has no effect on a pool.
+// The loop takes callbacks from the queue in batches of at most 250. Of the callbacks of a batch
+// that were queued longer than limit, only the first is reported, so that a long queue does not
+// cause as many calls of hook. A function that has not returned is not reported: the error of
+// [Loop.Quiesce] and reports show that the loop is busy. Measuring takes some 100 ns for each
+// function. WithSlowCallback panics if limit is not positive. The option has no effect on a pool.
 func WithSlowCallback(limit time.Duration, hook func(SlowCallback)) Option {
 	if limit <= 0 {
 		panic(fmt.Sprintf("eventloop: WithSlowCallback(%v): the limit must be positive", limit))

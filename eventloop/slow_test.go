@@ -11,8 +11,9 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// The hook is called for each function that ran, or waited, longer than the limit, with the name of the
-// user's function. The counters show the longest times. docs/internals/eventloop.md#slow-callbacks
+// The hook is called for each function that ran, or waited, longer than the limit, with the name of
+// the user's function. The counters show the longest times.
+// docs/internals/eventloop.md#slow-callbacks
 func TestWithSlowCallback_ReportsSlowFunctions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []eventloop.SlowCallback

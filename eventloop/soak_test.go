@@ -32,8 +32,8 @@ func knob(t *testing.T, fallback int, names ...string) int {
 	return fallback
 }
 
-// A scenario is a load of requests. Each request calls two nodes, one after the other, from the loop:
-// one occupies a worker of a pool, the other calls back.
+// A scenario is a load of requests. Each request calls two nodes, one after the other, from the
+// loop: one occupies a worker of a pool, the other calls back.
 type scenario struct {
 	name        string
 	deadline    time.Duration // DEADLINE_MS: the time limit of a request
@@ -126,9 +126,9 @@ func (a *tallied) add(b tallied) {
 	a.discarded += b.discarded
 }
 
-// request calls the nodes of request n on the loop. It calls over on the loop, once, with nil or the
-// error of the node that failed. It returns an error if the loop is being stopped; then it does not
-// call over.
+// request calls the nodes of request n on the loop. It calls over on the loop, once, with nil or
+// the error of the node that failed. It returns an error if the loop is being stopped; then it does
+// not call over.
 func (s scenario) request(n int, l *eventloop.Loop, p *eventloop.Pool, over func(error), discard func(int)) error {
 	until := time.Now().Add(s.deadline)
 	isOver := make(chan struct{})

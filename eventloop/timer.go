@@ -115,8 +115,8 @@ func (l *loop) runTimers() {
 // timers are the pending timers of a loop. One runtime timer, the alarm, is set for the first of
 // them. It only sets due and wakes the loop, so a loop is not woken before a timer is due.
 //
-// A timer is set, and fires, while mu is held and the state is Running. cancelAll is called after the
-// state has changed. So no timer is set and none fires after cancelAll.
+// A timer is set, and fires, while mu is held and the state is Running. cancelAll is called after
+// the state has changed. So no timer is set and none fires after cancelAll.
 type timers struct {
 	box       *inbox
 	cancelled *atomic.Uint64 // points to Stats.cancelledTimers

@@ -36,8 +36,8 @@ func (s stuckFunc) work(context.Context) (int, error) {
 	return 0, nil
 }
 
-// Under trace, the report of a scope names the line where the user has posted, submitted or offloaded
-// a function that blocks, and the DrainError of a Wait has the function's stack.
+// Under trace, the report of a scope names the line where the user has posted, submitted or
+// offloaded a function that blocks, and the DrainError of a Wait has the function's stack.
 func TestTrace_NamesUserLineAndStackOfBlockedFunction(t *testing.T) {
 	done := func(int, error) {}
 	for name, test := range map[string]struct {
@@ -135,8 +135,8 @@ func TestTrace_NamesUserLineAndStackOfBlockedFunction(t *testing.T) {
 	}
 }
 
-// During Run, too, a summary names the line that has posted the callback, and not that of Run or New,
-// whose guards are older.
+// During Run, too, a summary names the line that has posted the callback, and not that of Run or
+// New, whose guards are older.
 func TestTrace_SummaryNamesLineThatPostedRunningCallback(t *testing.T) {
 	l := eventloop.New(ctxshutdown.New(context.Background(), ctxshutdown.WithTrace()))
 	testkit.Equal(t, "error of Run", l.Run(context.Background(), func(context.Context) error {
@@ -181,8 +181,8 @@ func TestTrace_NamesLineThatCreatedHandle(t *testing.T) {
 	testkit.Equal(t, "site of the handle", got, site)
 }
 
-// The goroutine that calls Run has the label of the loop while the loop runs, and gets back the labels
-// of Run's context.
+// The goroutine that calls Run has the label of the loop while the loop runs, and gets back the
+// labels of Run's context.
 func TestTrace_RunLabelsItsGoroutineUntilItReturns(t *testing.T) {
 	app := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"), ctxshutdown.WithTrace())
 	ctx := pprof.WithLabels(context.Background(), pprof.Labels("request", "r1"))

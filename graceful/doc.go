@@ -1,5 +1,6 @@
-// Package graceful ends a process cleanly. [Run] is called by main: it creates the root scope, handles
-// signals, and returns when all work has finished, so that every deferred call in main runs.
+// Package graceful ends a process cleanly. [Run] is called by main: it creates the root scope,
+// handles signals, and returns when all work has finished, so that every deferred call in main
+// runs.
 //
 //	func main() {
 //		err := serve()
@@ -23,8 +24,8 @@
 //
 // # The phases of a stop
 //
-// A process that is asked to stop passes through phases; type [Rung] names them. A phase ends when its
-// time is over or the next signal comes. The stop ends early when everything has drained.
+// A process that is asked to stop passes through phases; type [Rung] names them. A phase ends when
+// its time is over or the next signal comes. The stop ends early when everything has drained.
 //
 //	phase      begins                          what happens                                     exit code if it ends here
 //	LameDuck   at the first signal; skipped    readiness turns false, work is still accepted,
@@ -36,12 +37,12 @@
 //	Exit       2 s after Hard, or at the       blockers are printed and returned                3: abandoned
 //	           next signal
 //
-// The end of Run's context has the effect of the first signal. A Shutdown of the root scope by other
-// code, and the return of f, begin Soft at once; Force begins Hard at once. The first signal after
-// any of these changes nothing, so that the single SIGTERM of a service manager never cuts short a
-// drain that has already begun. A SIGTERM or SIGHUP within a second of another signal does not count:
-// service managers and terminals repeat them. SIGINT always counts. See [WithSignals] for closed
-// terminals and pipes.
+// The end of Run's context has the effect of the first signal. A Shutdown of the root scope by
+// other code, and the return of f, begin Soft at once; Force begins Hard at once. The first signal
+// after any of these changes nothing, so that the single SIGTERM of a service manager never cuts
+// short a drain that has already begun. A SIGTERM or SIGHUP within a second of another signal does
+// not count: service managers and terminals repeat them. SIGINT always counts. See [WithSignals]
+// for closed terminals and pipes.
 //
 // # Further functions
 //
@@ -52,8 +53,9 @@
 // # Environment
 //
 // With NOTIFY_SOCKET, Run notifies systemd: READY=1 on [Ready], STOPPING=1 when Serving ends,
-// EXTEND_TIMEOUT_USEC with the time until Exit when Extend grants time, WATCHDOG=1 at half the interval
-// of WATCHDOG_USEC, STATUS with what a long drain waits for, and RELOADING=1 for [WithReload].
+// EXTEND_TIMEOUT_USEC with the time until Exit when Extend grants time, WATCHDOG=1 at half the
+// interval of WATCHDOG_USEC, STATUS with what a long drain waits for, and RELOADING=1 for
+// [WithReload].
 //
 // With TERMINATION_GRACE_PERIOD_SECONDS, Run returns an error unless all phases together are
 // shorter than this grace period, because otherwise the process could be killed before it exits.
@@ -66,8 +68,8 @@
 // # Deferred calls
 //
 // Run returns on every path, so the deferred calls of main run. For five seconds after Run has
-// returned, signals have no effect, so that a further ^C or a write to a closed pipe does not end the
-// process in a deferred call. After that, signals have the effect that they had before Run.
+// returned, signals have no effect, so that a further ^C or a write to a closed pipe does not end
+// the process in a deferred call. After that, signals have the effect that they had before Run.
 //
 // Some things end the process at once, without the rest of the drain and without deferred calls of
 // main: [log.Fatal] (exit code 1), [os.Exit], SIGKILL, and a panic in a goroutine that does not

@@ -68,7 +68,8 @@ func ExampleWithMaxExtension() {
 	// granted an hour: false
 }
 
-// The guards that are still held at the end are printed, with the stacks of the program's goroutines.
+// The guards that are still held at the end are printed, with the stacks of the program's
+// goroutines.
 func ExampleWithOutput() {
 	var out bytes.Buffer
 	stuck := make(chan struct{})

@@ -19,14 +19,14 @@ type hook struct {
 // WithPreStop adds a function that runs at the beginning of [Soft], before the root scope is shut
 // down, for example to deregister from service discovery.
 //
-// All hooks run concurrently. They have half of the soft time, so that the other half is left for the
-// drain. Their context ends when that time is over or a signal leads to the next phase; Shutdown then
-// no longer waits for them. The drain does: a hook holds a guard of the scope "pre-stop/name" until
-// it returns. If Force skips the Soft phase, hooks that have not started are not called, which is not
-// an error.
+// All hooks run concurrently. They have half of the soft time, so that the other half is left for
+// the drain. Their context ends when that time is over or a signal leads to the next phase;
+// Shutdown then no longer waits for them. The drain does: a hook holds a guard of the scope
+// "pre-stop/name" until it returns. If Force skips the Soft phase, hooks that have not started are
+// not called, which is not an error.
 //
-// The error of a hook becomes part of the error of [Run]. A panic of a hook is treated like a panic of
-// the function that Run runs.
+// The error of a hook becomes part of the error of [Run]. A panic of a hook is treated like a panic
+// of the function that Run runs.
 func WithPreStop(name string, f func(ctx context.Context) error) Option {
 	return option(func(c *config) error {
 		if f == nil {

@@ -22,8 +22,8 @@ var inherited struct {
 
 // Listen returns the inherited listener for the address, if the process was started with one by
 // systemd (a .socket unit) or by package launcher. Otherwise it is like [net.Listen]. With an
-// inherited listener a restart refuses no connection: clients that connect between two processes wait
-// in the queue of the socket.
+// inherited listener a restart refuses no connection: clients that connect between two processes
+// wait in the queue of the socket.
 //
 // An inherited TCP listener matches by its port, because the service manager decides on the host; a
 // unix socket matches by its path. Each inherited listener is returned once.
@@ -51,8 +51,8 @@ func Listen(network, address string) (net.Listener, error) {
 	return net.Listen(network, address)
 }
 
-// warnOfUnusedListeners reports the inherited listeners that Listen has not returned, usually because
-// the port in the .socket unit differs from the port of the program.
+// warnOfUnusedListeners reports the inherited listeners that Listen has not returned, usually
+// because the port in the .socket unit differs from the port of the program.
 func (p *Process) warnOfUnusedListeners() {
 	inherited.Lock()
 	var unused []string
@@ -88,8 +88,8 @@ func readInherited() (found []net.Listener, err error) {
 	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
 		os.Unsetenv(name)
 	}
-	// LISTEN_PID may be missing: package launcher does not set it, because it cannot know the pid of a
-	// process before the process is started.
+	// LISTEN_PID may be missing: package launcher does not set it, because it cannot know the pid
+	// of a process before the process is started.
 	if count == "" || pid != "" && pid != strconv.Itoa(os.Getpid()) {
 		return nil, nil
 	}
@@ -99,7 +99,8 @@ func readInherited() (found []net.Listener, err error) {
 	}
 	for fd := firstListenFD; fd < firstListenFD+n; fd++ {
 		f := os.NewFile(uintptr(fd), "inherited listener")
-		// FileListener duplicates the file descriptor. Child processes do not inherit the duplicate.
+		// FileListener duplicates the file descriptor. Child processes do not inherit the
+		// duplicate.
 		ln, listenErr := net.FileListener(f)
 		f.Close()
 		if listenErr != nil {

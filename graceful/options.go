@@ -131,9 +131,9 @@ func WithScope(opts ...ctxshutdown.Option) Option {
 	return option(func(c *config) error { c.scope = opts; return nil })
 }
 
-// WithLogger sets the logger for changes of [Status], panics, reloads and the warnings of [Ready]. If
-// a drain takes longer than a second, Run also logs what the drain waits for. With nil, the default,
-// nothing is logged.
+// WithLogger sets the logger for changes of [Status], panics, reloads and the warnings of [Ready].
+// If a drain takes longer than a second, Run also logs what the drain waits for. With nil, the
+// default, nothing is logged.
 func WithLogger(l *slog.Logger) Option {
 	return option(func(c *config) error { c.logger = l; return nil })
 }

@@ -22,16 +22,16 @@ import (
 //
 // The time is what remains of [Soft], including extensions, or 10 seconds from the stop if ctx does
 // not derive from the scope of [Run]. The share of a stage is the time that remains at its turn,
-// divided by the number of remaining stages, itself included. So time that a stage does not use goes
-// to the following ones, and of n stages each has at least 1/n of the time. A stage that has not
-// drained within its share continues to drain while the next one is stopped, until Work ends.
+// divided by the number of remaining stages, itself included. So time that a stage does not use
+// goes to the following ones, and of n stages each has at least 1/n of the time. A stage that has
+// not drained within its share continues to drain while the next one is stopped, until Work ends.
 //
 // The caller of InOrder must hold a guard, as the function given to [Run] does. Otherwise no guard
 // might be held between two stages, and the scope would be complete.
 //
 // The error contains a [*ctxshutdown.DrainError] for each stage that has not drained. It also names
-// each stage that was stopped together with ctx instead of in its turn. InOrder panics if a stage is
-// nil.
+// each stage that was stopped together with ctx instead of in its turn. InOrder panics if a stage
+// is nil.
 func InOrder(ctx context.Context, stages ...*ctxshutdown.Swansong) error {
 	if ctx == nil {
 		panic("graceful: InOrder with a nil context")

@@ -25,8 +25,8 @@ type pollFd struct {
 // process reads any more.
 func isOutputLost() bool { return isLost(1) || isLost(2) }
 
-// isTerminalLost reports whether standard input, standard output or standard error is a terminal that
-// has been closed.
+// isTerminalLost reports whether standard input, standard output or standard error is a terminal
+// that has been closed.
 func isTerminalLost() bool {
 	for fd := range int32(3) {
 		var st syscall.Stat_t
@@ -37,7 +37,8 @@ func isTerminalLost() bool {
 	return false
 }
 
-// isLost reports whether a file descriptor is a pipe without a reader, or a terminal that has closed.
+// isLost reports whether a file descriptor is a pipe without a reader, or a terminal that has
+// closed.
 func isLost(fd int32) bool {
 	p := pollFd{fd: fd}
 	return poll(unsafe.Pointer(&p), 1) == 0 && p.revents&(pollErr|pollHup) != 0

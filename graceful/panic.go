@@ -14,7 +14,8 @@ import (
 
 // A PanicError reports a panic. [Run] panics with it after the drain, if the function it runs, a
 // pre-stop hook, a function given to [Process.Watch], the logger or the output has panicked. Run
-// returns it after the drain, if a panic has stopped an event loop or a pool; see package eventloop.
+// returns it after the drain, if a panic has stopped an event loop or a pool; see package
+// eventloop.
 type PanicError struct {
 	Name  string // the event loop or pool that the panic has stopped, as in `event loop "ledger"`; otherwise empty
 	Value any    // the value of the panic
@@ -90,8 +91,8 @@ func (p *Process) loopPanicked(who string, value any, stack []byte) {
 	}
 	p.mu.Unlock()
 	if taken {
-		// The result of Run is known already, so only a crash can still report the panic. Panic on a
-		// new goroutine, because the caller might recover a panic on this one.
+		// The result of Run is known already, so only a crash can still report the panic. Panic on
+		// a new goroutine, because the caller might recover a panic on this one.
 		go panic(failed)
 		return
 	}

@@ -111,8 +111,8 @@ func (p *Process) setBlockers(r ctxshutdown.GuardReport) {
 	p.blockers = &r
 }
 
-// lastBlockers returns the guards that were held when phase Hard or Exit began. In other phases, and
-// after a drain, it returns those that are held now.
+// lastBlockers returns the guards that were held when phase Hard or Exit began. In other phases,
+// and after a drain, it returns those that are held now.
 func (p *Process) lastBlockers(rung Rung) ctxshutdown.GuardReport {
 	p.mu.Lock()
 	blockers, outcome := p.blockers, p.ladder.outcome

@@ -70,8 +70,8 @@ const frameInterval = 100 * time.Millisecond
 
 // A progressLine shows on a terminal how far the drain has come. Each update overwrites the line
 // with a single write, and only if the text has changed, so the line does not flicker. The cursor
-// stays at the beginning of the line, so that log output begins there. At the end, a line that stays
-// says how long the drain took. A drain shorter than frameInterval shows nothing.
+// stays at the beginning of the line, so that log output begins there. At the end, a line that
+// stays says how long the drain took. A drain shorter than frameInterval shows nothing.
 type progressLine struct {
 	*Process
 	out  *os.File
@@ -194,8 +194,8 @@ func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds())
 func cut(s string, width int) string {
 	const ellipsis = "…"
 	var b strings.Builder
-	// The variable used is the number of columns of the text in b. The variable fits is the number of
-	// leading bytes of b after which the line still has room for an ellipsis.
+	// The variable used is the number of columns of the text in b. The variable fits is the number
+	// of leading bytes of b after which the line still has room for an ellipsis.
 	used, fits := 0, 0
 	for _, r := range s {
 		if !unicode.IsPrint(r) {

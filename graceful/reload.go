@@ -12,9 +12,9 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// WithReload makes SIGHUP call f, for example to read the configuration again, instead of stopping the
-// process. Under systemd this suits Type=notify-reload: Run sends RELOADING=1 before the call and
-// READY=1 after it, if [Ready] was called before.
+// WithReload makes SIGHUP call f, for example to read the configuration again, instead of stopping
+// the process. Under systemd this suits Type=notify-reload: Run sends RELOADING=1 before the call
+// and READY=1 after it, if [Ready] was called before.
 //
 // f runs on a goroutine of its own and holds a guard of the scope "reload". Its context ends when
 // the process is asked to stop. Signals that arrive during a call lead to one further call after
@@ -42,8 +42,8 @@ func (c *config) addReloadSignal() {
 	}
 }
 
-// A reloader calls the function of WithReload, one call at a time. Only the goroutine of Run uses the
-// field running.
+// A reloader calls the function of WithReload, one call at a time. Only the goroutine of Run uses
+// the field running.
 type reloader struct {
 	*Process
 	manager *manager

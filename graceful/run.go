@@ -21,13 +21,13 @@ var running atomic.Bool
 var errRunning = errors.New("graceful: Run is already running; call it once per process, from main")
 
 // Run calls f on a goroutine of its own, with a new root scope, and returns when everything has
-// drained or has been abandoned. The deferred calls of Run's caller therefore run on every path. The
-// process stops on a signal, at the end of ctx, after Shutdown or Force of the scope, and when f
-// returns, with or without an error. The package documentation lists the phases of a stop.
+// drained or has been abandoned. The deferred calls of Run's caller therefore run on every path.
+// The process stops on a signal, at the end of ctx, after Shutdown or Force of the scope, and when
+// f returns, with or without an error. The package documentation lists the phases of a stop.
 //
-// The scope has the values of ctx, but not its cancellation: the end of ctx asks the process to stop
-// as the first signal does. f is called even if ctx has already ended. While it runs, it holds a guard
-// of the scope "main".
+// The scope has the values of ctx, but not its cancellation: the end of ctx asks the process to
+// stop as the first signal does. f is called even if ctx has already ended. While it runs, it holds
+// a guard of the scope "main".
 //
 // Run returns the errors of f and of the hooks, or nil after a clean end. After Force it returns a
 // [*ForcedError], and if guards are still held at the end an [*AbandonedError]; both wrap these
@@ -38,14 +38,14 @@ var errRunning = errors.New("graceful: Run is already running; call it once per 
 // the error with which httpdrain.Serve refuses a scope that has already been stopped, so that a
 // signal during startup is not a failure to start.
 //
-// If f panics, Run drains and then panics with a [*PanicError]. It does the same if a hook panics, or
-// a callback of [Process.Watch], the logger or the output. If a panic stops an event loop or a pool
-// of package eventloop that belongs to the scope, Run logs the panic at once, drains, and then
+// If f panics, Run drains and then panics with a [*PanicError]. It does the same if a hook panics,
+// or a callback of [Process.Watch], the logger or the output. If a panic stops an event loop or a
+// pool of package eventloop that belongs to the scope, Run logs the panic at once, drains, and then
 // returns a [*PanicError].
 //
 // Run returns an error without calling f if an option has an invalid value, if the phases together
-// are not shorter than the grace period in the environment, or if another Run is running. Run panics
-// if ctx or f is nil.
+// are not shorter than the grace period in the environment, or if another Run is running. Run
+// panics if ctx or f is nil.
 func Run(ctx context.Context, f func(s *ctxshutdown.Swansong) error, opts ...Option) error {
 	switch {
 	case ctx == nil:

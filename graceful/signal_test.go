@@ -41,8 +41,8 @@ var lameDuck = graceful.WithLameDuck(time.Hour)
 
 // roles are the programs that the tests start. The tests read their standard output.
 var roles = map[string]func() error{
-	// The work of "soft" ends when the scope is stopped, that of "hard" when the context of Work ends,
-	// and that of "never" does not end.
+	// The work of "soft" ends when the scope is stopped, that of "hard" when the context of Work
+	// ends, and that of "never" does not end.
 	"soft":      func() error { return watched(worker((*ctxshutdown.Swansong).Done), long()...) },
 	"soft-duck": func() error { return watched(worker((*ctxshutdown.Swansong).Done), long(lameDuck)...) },
 	"hard":      func() error { return watched(worker(work), long()...) },

@@ -33,8 +33,8 @@ type signalInputs struct {
 	configured []os.Signal
 	fake       bool // a test sends the signals, so signal.Notify is not used
 
-	// SIGPIPE has a channel of its own: each write to a broken connection causes one, and so many of
-	// them must not displace a SIGTERM.
+	// SIGPIPE has a channel of its own: each write to a broken connection causes one, and so many
+	// of them must not displace a SIGTERM.
 	pipe      chan os.Signal
 	pipeStops bool // whether the process stops if no process reads its standard output any more
 	draining  bool // beginDrain was called

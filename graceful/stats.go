@@ -44,9 +44,10 @@ func ReadStats() Stats {
 	counters.Lock()
 	defer counters.Unlock()
 	counters.abandoned = slices.DeleteFunc(counters.abandoned, func(l *abandonedScope) bool {
-		// Count the guards in the way in which l.held was counted: by a report, which counts each of
-		// several jobs that share a guard. The method State would count the guards, but must not be
-		// called here: the scope may belong to a synctest bubble, whose channels must not be used.
+		// Count the guards in the way in which l.held was counted: by a report, which counts each
+		// of several jobs that share a guard. The method State would count the guards, but must not
+		// be called here: the scope may belong to a synctest bubble, whose channels must not be
+		// used.
 		left := l.scope.GuardReport().Count()
 		late := max(l.late, l.held-left)
 		counters.Late += uint64(late - l.late)

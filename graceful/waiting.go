@@ -19,8 +19,8 @@ const (
 )
 
 // A waitReporter reports at regular intervals what a long drain waits for: to the logger, or to the
-// output if there is neither a logger nor a progress line, and to the service manager. The fields are
-// protected by the mutex of the Process.
+// output if there is neither a logger nor a progress line, and to the service manager. The fields
+// are protected by the mutex of the Process.
 type waitReporter struct {
 	*Process
 	manager  *manager
@@ -71,7 +71,8 @@ func (w *waitReporter) report() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if !w.stopped {
-			// If making the report takes long because the tree of scopes is large, report less often.
+			// If making the report takes long because the tree of scopes is large, report less
+			// often.
 			w.timer = time.AfterFunc(max(waitReportInterval, 20*time.Since(began)), w.report)
 		}
 	})
@@ -113,8 +114,8 @@ func (w *waitReporter) write() {
 }
 
 // interruptsNeeded returns how often the user of a terminal must press ^C to cut the drain short:
-// "again", or "twice" if the drain has another reason than a signal, since the first signal does not
-// count then. It returns an empty string if SIGINT has no effect.
+// "again", or "twice" if the drain has another reason than a signal, since the first signal does
+// not count then. It returns an empty string if SIGINT has no effect.
 func (p *Process) interruptsNeeded(st Status) string {
 	switch {
 	case !slices.Contains(p.config.signals, os.Interrupt), signal.Ignored(os.Interrupt):

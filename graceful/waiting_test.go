@@ -74,8 +74,8 @@ func TestAbandonedError_NamesRequests(t *testing.T) {
 	})
 }
 
-// A function that serves with two servers returns the error of the first that has drained, as errgroup
-// does. The error of Run also names the request of the other server.
+// A function that serves with two servers returns the error of the first that has drained, as
+// errgroup does. The error of Run also names the request of the other server.
 func TestForcedError_NamesRequestsOfAllServers(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		err := b.run(func(s *ctxshutdown.Swansong) error { // the stop begins after one second
@@ -100,8 +100,8 @@ func TestForcedError_NamesRequestsOfAllServers(t *testing.T) {
 	})
 }
 
-// Without tracing, the report counts requests and jobs, and names the oldest request. It leaves out f,
-// which waits for the requests. The logger gets the same text.
+// Without tracing, the report counts requests and jobs, and names the oldest request. It leaves out
+// f, which waits for the requests. The logger gets the same text.
 func TestRun_CountsRequestsAndJobsThatDrainWaitsFor(t *testing.T) {
 	for _, test := range []struct {
 		name   string

@@ -59,9 +59,9 @@ func (cl *client) recordStart(at time.Duration) {
 	}
 }
 
-// clientWait returns how long the drain must still keep the connection although it is quiet, because
-// its client sends requests on other connections. No connection is kept for longer than maxLinger
-// after the beginning of the drain. The caller holds c.mu.
+// clientWait returns how long the drain must still keep the connection although it is quiet,
+// because its client sends requests on other connections. No connection is kept for longer than
+// maxLinger after the beginning of the drain. The caller holds c.mu.
 func (c *conn) clientWait() time.Duration {
 	if c.client == nil {
 		return 0

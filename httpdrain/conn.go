@@ -240,8 +240,8 @@ func (c *conn) read(b []byte) (int, error) {
 // may have been there for a while. attempts is the number of repetitions so far.
 func (c *conn) mustReadAgain(err error, attempts int) bool {
 	if !c.drain.draining.Load() {
-		// Before the drain it is the server that ends reads by a deadline, one for each request. So this
-		// is a fast path, which does not lock.
+		// Before the drain it is the server that ends reads by a deadline, one for each request. So
+		// this is a fast path, which does not lock.
 		return false
 	}
 	c.mu.Lock()
@@ -252,8 +252,8 @@ func (c *conn) mustReadAgain(err error, attempts int) bool {
 	unread, known := socket.HasUnread(c.raw)
 	switch {
 	case !known || c.state.preface: // on HTTP/2, unread data does not prove that a request has arrived
-		// Read for the time lull, to see whether data arrives. Do this twice, because on a busy machine a
-		// deadline may pass before the read has begun.
+		// Read for the time lull, to see whether data arrives. Do this twice, because on a busy
+		// machine a deadline may pass before the read has begun.
 		c.raw.SetReadDeadline(time.Now().Add(lull))
 		return attempts < 2
 	case unread:
@@ -270,8 +270,8 @@ func (c *conn) close() error {
 	return err
 }
 
-// roundTrips is the least number of round trips for which the drain keeps a quiet connection: one for a
-// request that is on its way, and three more because the time of a round trip varies.
+// roundTrips is the least number of round trips for which the drain keeps a quiet connection: one
+// for a request that is on its way, and three more because the time of a round trip varies.
 const roundTrips = 4
 
 // linger returns how long the drain keeps the connection if it is quiet: at least the duration

@@ -67,8 +67,8 @@ const (
 	// flushDelay is how long waitForFlush waits for the server to begin writing the content of its
 	// buffer. waitForFlush sleeps for that time in several parts; waitSteps says why.
 	flushDelay = 100 * time.Millisecond
-	// flushSize is larger than the server's buffer and the overhead of TLS together. When the server
-	// has written that many more bytes, it has written what was in the buffer before.
+	// flushSize is larger than the server's buffer and the overhead of TLS together. When the
+	// server has written that many more bytes, it has written what was in the buffer before.
 	flushSize = 8 << 10
 )
 
@@ -124,8 +124,8 @@ func (c *conn) endWrite(counted bool, n int64) {
 }
 
 // removeUnlock records that the drain need not wait for the handler of request q any more. It
-// removes q from the list of requests, unless q must stay there until later (see keepsRequest).
-// If Force was called while the handler ran, the CutError lists q: on HTTP/2 the server might not have
+// removes q from the list of requests, unless q must stay there until later (see keepsRequest). If
+// Force was called while the handler ran, the CutError lists q: on HTTP/2 the server might not have
 // written the response yet. The caller holds c.mu; removeUnlock unlocks it.
 func (c *conn) removeUnlock(q *request) {
 	isStream := q.isStream

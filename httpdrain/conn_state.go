@@ -6,9 +6,9 @@ import (
 	"github.com/swansong-go/swansong/httpdrain/internal/wire"
 )
 
-// While the server drains, a client may pause for headerTimeout in the middle of a request's header,
-// and has maxHeaderTime to complete it. Without these limits, a client that sends half a header, or a
-// line a second, would delay the drain until Force.
+// While the server drains, a client may pause for headerTimeout in the middle of a request's
+// header, and has maxHeaderTime to complete it. Without these limits, a client that sends half a
+// header, or a line a second, would delay the drain until Force.
 const (
 	headerTimeout = 2 * time.Second
 	maxHeaderTime = 3 * headerTimeout
@@ -249,8 +249,8 @@ func (s *connState) onWrite(e connEvent) connActions {
 		s.unanswered, s.unansweredSince = false, time.Time{}
 	}
 	if s.inHandshake && !s.http2 && s.draining && s.phase == phaseReading {
-		// Measure the client's pause from this write of the server. Before it, the client could only
-		// wait: the server may have taken long to compute its part of the handshake.
+		// Measure the client's pause from this write of the server. Before it, the client could
+		// only wait: the server may have taken long to compute its part of the handshake.
 		return s.resume() | s.schedule(e.now)
 	}
 	if s.wrote {

@@ -13,8 +13,8 @@ import (
 
 // A Cut describes a request or a hijacked connection that was not finished when Force ended the
 // drain. It may be a request whose handler has returned but whose response was not written
-// completely. On an HTTP/2 connection, of the requests whose handlers had returned before Force, only
-// the last one is known.
+// completely. On an HTTP/2 connection, of the requests whose handlers had returned before Force,
+// only the last one is known.
 type Cut struct {
 	Method string // empty if no handler was called, usually because the header was incomplete
 	// Route is the pattern in r.Pattern when the response began, such as "GET /orders/{id}". If
@@ -31,7 +31,8 @@ func (c Cut) String() string {
 	return fmt.Sprintf("%s for %v", c.origin(), c.Age.Round(time.Millisecond))
 }
 
-// origin returns the request and the client's address, as in "GET /orders/{id} from 192.0.2.1:4711".
+// origin returns the request and the client's address, as in "GET /orders/{id} from
+// 192.0.2.1:4711".
 func (c Cut) origin() string {
 	what := c.what()
 	if c.Hijacked {
@@ -161,9 +162,9 @@ func (c *conn) remote() string {
 	return ""
 }
 
-// findPattern returns the route pattern for a path, or "" if there is none. The path may also be the
-// target of a CONNECT, for which only WithRoute may know a pattern. findPattern must not use the
-// http.Request, because the request's handler may be running.
+// findPattern returns the route pattern for a path, or "" if there is none. The path may also be
+// the target of a CONNECT, for which only WithRoute may know a pattern. findPattern must not use
+// the http.Request, because the request's handler may be running.
 func (d *drain) findPattern(method, path string) (pattern string) {
 	if d.route != nil {
 		d.protect("WithRoute", func() { pattern = d.route(method, path) })

@@ -10,9 +10,9 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// Handlers return as soon as Force cancels the contexts of their requests, except for one. On HTTP/2
-// their responses may be lost, because the connection is closed at the same time. So the CutError
-// lists all of the requests.
+// Handlers return as soon as Force cancels the contexts of their requests, except for one. On
+// HTTP/2 their responses may be lost, because the connection is closed at the same time. So the
+// CutError lists all of the requests.
 func TestForce_ListsHTTP2RequestsWhoseHandlersReturnAtForce(t *testing.T) {
 	const requests = 20
 	for range 5 {

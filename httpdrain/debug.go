@@ -33,9 +33,9 @@ func LocalOnly() DebugOption {
 
 // WithToken makes [Debug] answer requests that have the token, wherever they come from, and no
 // others. A client sends it as the password of HTTP's basic authentication, with any user name (a
-// browser asks for both), or in the header "Authorization: Bearer". A program that can read the traffic
-// can read the token, so use TLS. If token is empty, for example because a variable is not set,
-// Debug refuses every request.
+// browser asks for both), or in the header "Authorization: Bearer". A program that can read the
+// traffic can read the token, so use TLS. If token is empty, for example because a variable is not
+// set, Debug refuses every request.
 func WithToken(token string) DebugOption {
 	return debugOption(func(o *debugpage.Options) { o.WithToken, o.Token = true, token })
 }

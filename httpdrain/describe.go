@@ -55,8 +55,8 @@ func describeHijacked(guards int) ctxkey.Work {
 	return ctxkey.Work{Noun: "hijacked connection", Count: guards}
 }
 
-// countRequests returns the number of requests that the drain of c waits for, and adds them to oldest.
-// The parameter now is the time since epoch.
+// countRequests returns the number of requests that the drain of c waits for, and adds them to
+// oldest. The parameter now is the time since epoch.
 func (c *conn) countRequests(now time.Duration, oldest *oldestRequests) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,9 +82,9 @@ func (c *conn) isHijacked() bool {
 
 // beginTrace returns a guard for the request q. Reports name the guard by the method, the route and
 // the client's address. beginTrace also labels the calling goroutine, so that reports find the
-// handler's stack.
-// The context of the http.Request does not get the label: for that the handler would need a copy of the
-// http.Request, and net/http would not delete the temporary files of a form in the copy.
+// handler's stack. The context of the http.Request does not get the label: for that the handler
+// would need a copy of the http.Request, and net/http would not delete the temporary files of a
+// form in the copy.
 func (c *conn) beginTrace(q *request) *ctxshutdown.Guard {
 	if t, ok := c.scope.Value(ctxkey.Tracing{}).(ctxkey.Tracer); ok {
 		t.Label(q.r.Context())
@@ -92,8 +92,8 @@ func (c *conn) beginTrace(q *request) *ctxshutdown.Guard {
 	return guardNamed(c.scope, (*requestSite)(q))
 }
 
-// guardNamed returns a guard of s. If s is traced, reports name it by site, which is evaluated when a
-// report is made.
+// guardNamed returns a guard of s. If s is traced, reports name it by site, which is evaluated when
+// a report is made.
 func guardNamed(s *ctxshutdown.Swansong, site fmt.Stringer) *ctxshutdown.Guard {
 	g := s.Guard()
 	if t, ok := s.Value(ctxkey.Tracing{}).(ctxkey.Tracer); ok {

@@ -15,8 +15,8 @@ import (
 
 // A drain tracks the connections of one call of Serve, and ends them after the scope has been
 // stopped. Until then it does work only when a connection is accepted, hijacked or closed, for
-// event streams of [Debug], and once a second while there are hijacked connections, whose sockets it
-// checks. It does none for any other request.
+// event streams of [Debug], and once a second while there are hijacked connections, whose sockets
+// it checks. It does none for any other request.
 type drain struct {
 	options
 	server  *server

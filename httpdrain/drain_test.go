@@ -98,8 +98,8 @@ func TestServe_ServesConnectionsThatWaitForAcceptAtStop(t *testing.T) {
 	v.drained()
 }
 
-// A TLS listener has no method SetDeadline, but the listener inside it has, so the connections in its
-// accept queue are served, too.
+// A TLS listener has no method SetDeadline, but the listener inside it has, so the connections in
+// its accept queue are served, too.
 func TestServe_ServesConnectionsThatWaitForAcceptOfTLSListener(t *testing.T) {
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -119,14 +119,14 @@ func TestServe_ServesConnectionsThatWaitForAcceptOfTLSListener(t *testing.T) {
 	v.drained()
 }
 
-// A silentListener has a method SetDeadline without effect, as a listener has that embeds another one
-// and accepts its connections in a goroutine of its own.
+// A silentListener has a method SetDeadline without effect, as a listener has that embeds another
+// one and accepts its connections in a goroutine of its own.
 type silentListener struct{ net.Listener }
 
 func (silentListener) SetDeadline(time.Time) error { return nil }
 
-// A listener whose Accept does not return after a deadline delays the drain by a second, and not for
-// ever.
+// A listener whose Accept does not return after a deadline delays the drain by a second, and not
+// for ever.
 func TestServe_ReturnsSoonEvenIfAcceptIgnoresDeadlineOfListener(t *testing.T) {
 	for name, wrap := range map[string]func(net.Listener) net.Listener{
 		"TCP": func(ln net.Listener) net.Listener { return ln },
@@ -147,8 +147,8 @@ func TestServe_ReturnsSoonEvenIfAcceptIgnoresDeadlineOfListener(t *testing.T) {
 	}
 }
 
-// While the server is busy with a connection that it has accepted, the listener stays open, so that it
-// can accept those in the queue afterwards.
+// While the server is busy with a connection that it has accepted, the listener stays open, so that
+// it can accept those in the queue afterwards.
 func TestServe_KeepsListenerOpenUntilWaitingConnectionsAreAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ln := ctxshutdown.New(context.Background()), testkit.Listen()
@@ -401,8 +401,8 @@ func TestServe_WaitsForHijackedConnectionAfterItsHandlerReturned(t *testing.T) {
 	v.drained()
 }
 
-// A handler that upgrades its connection during the drain, as websocket libraries do, sends the header
-// that it has set: a client refuses a 101 whose header says Connection: close.
+// A handler that upgrades its connection during the drain, as websocket libraries do, sends the
+// header that it has set: a client refuses a 101 whose header says Connection: close.
 func TestServe_UpgradeResponseDuringDrainKeepsConnectionHeader(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {

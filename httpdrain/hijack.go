@@ -17,16 +17,16 @@ import (
 // check a socket, Hijack returns the conn itself, whose Close notifies the drain.
 
 const (
-	// checkInterval is how often the sockets of hijacked connections are checked before the drain, when
-	// no code waits for their end.
+	// checkInterval is how often the sockets of hijacked connections are checked before the drain,
+	// when no code waits for their end.
 	checkInterval = time.Second
 	// During the drain, the goroutine waits between two checks for a fiftieth of the time that the
 	// drain has lasted, but not less or more than these bounds. So the checks do not make a short
 	// drain noticeably longer, and a drain that lasts for hours uses little processor time.
 	minCheckInterval = time.Millisecond
 	maxCheckInterval = 50 * time.Millisecond
-	// If there are very many hijacked connections, the sockets are checked less often during the drain:
-	// the goroutine waits this many times as long as the last check took.
+	// If there are very many hijacked connections, the sockets are checked less often during the
+	// drain: the goroutine waits this many times as long as the last check took.
 	checkPause = 10
 )
 
@@ -114,8 +114,9 @@ func drainCheckInterval(lasted, took time.Duration) time.Duration {
 // releaseHijacked makes the drain no longer wait for the hijacked connections whose sockets have
 // been closed. It returns the number of the other hijacked connections.
 //
-// Two calls may run at the same time. So a connection stays in d.hijacked until its end is recorded:
-// when a call returns, the ends of all connections that were closed before the call are recorded.
+// Two calls may run at the same time. So a connection stays in d.hijacked until its end is
+// recorded: when a call returns, the ends of all connections that were closed before the call are
+// recorded.
 func (d *drain) releaseHijacked() (left int) {
 	type watched struct {
 		*conn

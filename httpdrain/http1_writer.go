@@ -17,10 +17,10 @@ import (
 // A writer1 is the ResponseWriter for HTTP/1. It adds to a request the methods that only HTTP/1
 // has.
 //
-// net/http logs each WriteHeader that comes too late, and each WriteHeader or Write after Hijack, with
-// the file and line of the caller outside of net/http. Here, the caller would be this file. So writer1
-// does not pass these calls on, but does what net/http does, and logs the handler's line. net/http
-// does not log them on HTTP/2.
+// net/http logs each WriteHeader that comes too late, and each WriteHeader or Write after Hijack,
+// with the file and line of the caller outside of net/http. Here, the caller would be this file. So
+// writer1 does not pass these calls on, but does what net/http does, and logs the handler's line.
+// net/http does not log them on HTTP/2.
 type writer1 struct {
 	request
 	isHijacked atomic.Bool // atomic, because a goroutine of the handler may write while the handler hijacks

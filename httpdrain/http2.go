@@ -103,7 +103,8 @@ const prefaceTimeout = 10 * time.Second
 // prefix.
 func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState, prefix string) {
 	if !allowsHTTP2(sv.Server, state) {
-		// RFC 9113 does not allow HTTP/2 on this TLS connection. net/http sends the same GOAWAY then.
+		// RFC 9113 does not allow HTTP/2 on this TLS connection. net/http sends the same GOAWAY
+		// then.
 		plain.Write(wire.GoAway(0, wire.InadequateSecurity))
 		plain.Close()
 		return

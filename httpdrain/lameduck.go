@@ -24,8 +24,8 @@ type lameDuck struct {
 	length time.Duration
 }
 
-// turn returns the time from the beginning of the lame duck phase until the turn of c. From its turn
-// on, the server tells the client of c to use another server.
+// turn returns the time from the beginning of the lame duck phase until the turn of c. From its
+// turn on, the server tells the client of c to use another server.
 func (l *lameDuck) turn(c *conn) time.Duration {
 	return time.Duration(c.turn * float64(l.length) / 2)
 }

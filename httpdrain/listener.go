@@ -75,8 +75,8 @@ func newListener(ln net.Listener, d *drain, stop context.Context) *listener {
 	return l
 }
 
-// tlsListener is the type of the listeners of [tls.NewListener]. They have no method SetDeadline, but
-// embed the listener that they were made from.
+// tlsListener is the type of the listeners of [tls.NewListener]. They have no method SetDeadline,
+// but embed the listener that they were made from.
 var tlsListener = reflect.TypeOf(tls.NewListener(nil, nil))
 
 // withoutTLS returns the listener from which ln was made, if ln is one of [tls.NewListener], and
@@ -155,9 +155,9 @@ func (l *listener) onTimer() {
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		l.setAccepting(true)
-		// Look for a stop only after setAccepting. In the other order, the drain could start the timer
-		// between the two calls, and the timer could end before Accept is called. Then nothing would
-		// limit Accept.
+		// Look for a stop only after setAccepting. In the other order, the drain could start the
+		// timer between the two calls, and the timer could end before Accept is called. Then
+		// nothing would limit Accept.
 		stopping := l.stop.Err() != nil
 		if stopping {
 			l.limitAccept()

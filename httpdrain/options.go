@@ -60,11 +60,11 @@ func WithName(name string) Option {
 //
 // While a client sends requests on some of its connections, the others are kept as well: until the
 // client has sent no request for a second, or most has passed since the stop. All connections from
-// one IP address count as those of one client. A proxy that has lost one connection of its pool goes
-// on with another, which may have been idle for long.
+// one IP address count as those of one client. A proxy that has lost one connection of its pool
+// goes on with another, which may have been idle for long.
 //
-// The drain of a server with idle connections takes about as long as the longest linger. most should
-// be clearly below the time until Force.
+// The drain of a server with idle connections takes about as long as the longest linger. most
+// should be clearly below the time until Force.
 func WithLinger(least, most time.Duration) Option {
 	return option(func(o *options) {
 		o.check(0 <= least && least <= most && most <= maxLinger, "WithLinger(%v, %v): must be from 0 to %v, and the first not above the second", least, most, maxLinger)
@@ -121,9 +121,9 @@ func WithPacing(n float64) Option {
 //		return r.Find(chi.NewRouteContext(), method, path)
 //	})
 //
-// route is called when the drain was cut short and, in traced scopes, for each report that lists the
-// request; it may be called concurrently and while handlers are running. If it returns
-// "" or panics, the path is used. For a panic, see [PanicError].
+// route is called when the drain was cut short and, in traced scopes, for each report that lists
+// the request; it may be called concurrently and while handlers are running. If it returns "" or
+// panics, the path is used. For a panic, see [PanicError].
 func WithRoute(route func(method, path string) string) Option {
 	return option(func(o *options) { o.route = route })
 }

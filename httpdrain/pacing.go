@@ -44,8 +44,8 @@ func (c *conn) endPacing() {
 	}
 }
 
-// stopPaced stops the scopes of conns: those of idle connections at once, and those of busy ones in a
-// random order, at most d.pace in a second. It returns early when the drain has ended.
+// stopPaced stops the scopes of conns: those of idle connections at once, and those of busy ones in
+// a random order, at most d.pace in a second. It returns early when the drain has ended.
 func (d *drain) stopPaced(conns []*conn) {
 	interval := time.Duration(float64(time.Second) / d.pace)
 	rand.Shuffle(len(conns), func(i, j int) { conns[i], conns[j] = conns[j], conns[i] })

@@ -141,7 +141,8 @@ func (q *request) CloseNotify() <-chan bool {
 	return make(chan bool)
 }
 
-// A writer2 is the ResponseWriter for HTTP/2. It adds to a request the methods that only HTTP/2 has.
+// A writer2 is the ResponseWriter for HTTP/2. It adds to a request the methods that only HTTP/2
+// has.
 type writer2 struct{ request }
 
 func (w *writer2) Push(target string, opts *http.PushOptions) error {

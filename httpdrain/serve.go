@@ -22,8 +22,8 @@ const headerTime = 10 * time.Second
 
 // Run serves h on the TCP address addr until the process gets a signal, and returns when every
 // request is answered. It is for programs that consist of one server: it combines [graceful.Run],
-// [graceful.Listen], [graceful.Ready] and [Serve], with a ReadHeaderTimeout of ten seconds. Programs
-// with more than that, such as probes or another server, call these functions instead.
+// [graceful.Listen], [graceful.Ready] and [Serve], with a ReadHeaderTimeout of ten seconds.
+// Programs with more than that, such as probes or another server, call these functions instead.
 //
 // The result is that of graceful.Run, for [graceful.ExitCode]. If h is nil, it is
 // [http.DefaultServeMux].

@@ -13,8 +13,8 @@ import (
 )
 
 // A server extends an http.Server. The first call of Serve for the http.Server creates the server
-// and stores it as the http.Server's Handler, where later calls of Serve find it. Each call of Serve
-// has its own listener and drain. The server sets these fields of the http.Server:
+// and stores it as the http.Server's Handler, where later calls of Serve find it. Each call of
+// Serve has its own listener and drain. The server sets these fields of the http.Server:
 //
 //	ConnContext   replaces the context by Work, with the values of the user's context and the conn
 //	ConnState     calls conn.onConnState

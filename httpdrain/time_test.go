@@ -304,8 +304,8 @@ func TestServe_AnswersRequestAtStopEvenIfConnStateHookIsSlow(t *testing.T) {
 	})
 }
 
-// With WithRetryAfter, a request that is complete 50 ms after the stop, within the linger, is served.
-// A request that is complete after the linger gets a 503 with Retry-After.
+// With WithRetryAfter, a request that is complete 50 ms after the stop, within the linger, is
+// served. A request that is complete after the linger gets a 503 with Retry-After.
 func TestWithRetryAfter_AnswersRequestLongAfterStopWith503(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()

@@ -109,8 +109,8 @@ func stuckHandler(entered chan<- struct{}, leave <-chan struct{}) {
 	<-leave
 }
 
-// A report names the line that has called ListenAndServe, from which the guard of Serve is five calls
-// away.
+// A report names the line that has called ListenAndServe, from which the guard of Serve is five
+// calls away.
 func TestTrace_ReportNamesCallerOfListenAndServe(t *testing.T) {
 	t.Setenv("CTXSHUTDOWN_TRACE", "1")
 	s := ctxshutdown.New(context.Background())

@@ -79,7 +79,8 @@ func TestDebug_DrainSendsWholeResponseIfServerWritesByReadFrom(t *testing.T) {
 	}
 }
 
-// nextProtos returns functions for TLSNextProto, as they are set by a program that configures HTTP/2.
+// nextProtos returns functions for TLSNextProto, as they are set by a program that configures
+// HTTP/2.
 func nextProtos() map[string]func(*http.Server, *tls.Conn, http.Handler) {
 	srv := plain2(nil)
 	srv.Protocols.SetHTTP2(true)

@@ -320,8 +320,8 @@ func TestLauncherDeath_WaitingConnectionsSurviveIfNextLauncherFails(t *testing.T
 	}
 }
 
-// A reload is refused, and changes nothing, if it changes a setting of a group with "keep" that only
-// a restart of the launcher can change.
+// A reload is refused, and changes nothing, if it changes a setting of a group with "keep" that
+// only a restart of the launcher can change.
 func TestReload_RefusesChangeOfKeptGroupThatNeedsLauncherRestart(t *testing.T) {
 	held := kept(runners("held", 1))
 	held.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}}

@@ -52,8 +52,8 @@ func TestFinished_ErrorNamesGroupsThatFailedOrWereNotStarted(t *testing.T) {
 	}
 }
 
-// Finished waits as long as a process runs, and as long as one is to be started. An order begins the
-// wait again.
+// Finished waits as long as a process runs, and as long as one is to be started. An order begins
+// the wait again.
 func TestFinished_WaitsWhileProcessRunsOrIsToBeStarted(t *testing.T) {
 	dir := t.TempDir()
 	gate := filepath.Join(dir, "gate")

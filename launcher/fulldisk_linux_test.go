@@ -206,8 +206,9 @@ func TestStateFile_FullDiskDoesNotPreventReplacementReachedOverTCP(t *testing.T)
 	h.until("the end of the alarm", func(e launcher.Event) bool { return e.Kind == launcher.AllClear })
 }
 
-// If the launcher cannot make the pipes for the output of a kept process, for example because the disk
-// has no inode left, the process is started nevertheless. An alarm says that it ends with the launcher.
+// If the launcher cannot make the pipes for the output of a kept process, for example because the
+// disk has no inode left, the process is started nevertheless. An alarm says that it ends with the
+// launcher.
 func TestLauncherDeath_KeptProcessStartsEvenIfOutputPipesCannotBeMade(t *testing.T) {
 	for _, stream := range []string{"out", "err"} {
 		t.Run(stream, func(t *testing.T) {
@@ -244,7 +245,8 @@ func TestLauncherDeath_ProcessWithoutOutputPipesEndsWithLauncher(t *testing.T) {
 	testkit.Equal(t, "adopted processes", h.count(launcher.Adopted), 0)
 }
 
-// occupy puts a directory that is not empty in the place of a file, so that the file cannot be made.
+// occupy puts a directory that is not empty in the place of a file, so that the file cannot be
+// made.
 func occupy(t *testing.T, dir, name string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Join(dir, name, "occupied"), 0o700); err != nil {

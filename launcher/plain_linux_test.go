@@ -21,8 +21,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/load"
 )
 
-// program returns a group of processes that know nothing of the launcher, with the default protocol.
-// The test fails if the program is not installed.
+// program returns a group of processes that know nothing of the launcher, with the default
+// protocol. The test fails if the program is not installed.
 func program(t *testing.T, command ...string) launcher.GroupConfig {
 	t.Helper()
 	if _, err := exec.LookPath(command[0]); err != nil {

@@ -108,8 +108,8 @@ func TestUser_ProcessOfOtherUserAnswersNextLauncher(t *testing.T) {
 	h.answers("web-1")
 }
 
-// A process of another user cannot use the sockets of others, nor replace those of the launcher, nor
-// speak for another process, nor make the launcher connect to a socket that only root may use.
+// A process of another user cannot use the sockets of others, nor replace those of the launcher,
+// nor speak for another process, nor make the launcher connect to a socket that only root may use.
 func TestUser_ProcessCannotUseSocketsOfOtherUsers(t *testing.T) {
 	private := filepath.Join(shortDir(t), "private")
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: private, Net: "unix"})

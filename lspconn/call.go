@@ -104,8 +104,8 @@ func (c *Conn) Notify(ctx context.Context, method string, params json.RawMessage
 // the whole text of a document. It never blocks.
 //
 // It replaces a queued notification with the same key, unless another message that is still queued
-// was sent in between. Memory use therefore does not depend on how often it is called. Messages that
-// are sent after it are written after it. The caller may modify params after NotifyLatest has
+// was sent in between. Memory use therefore does not depend on how often it is called. Messages
+// that are sent after it are written after it. The caller may modify params after NotifyLatest has
 // returned.
 //
 // A notification that has not been written when the connection closes is discarded. The returned

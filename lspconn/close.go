@@ -185,9 +185,9 @@ func newSchedule(begin, deadline time.Time) schedule {
 	return schedule{begin, begin.Add(2 * tenth), begin.Add(6 * tenth), kill.Add(-tenth), kill, deadline}
 }
 
-// killReserve is how long before the deadline SIGKILL is sent, if Close has 5 to 10 seconds. If Close
-// has less time, SIGKILL is sent when a fifth of it is left; with more time, when a tenth of it is
-// left. On a busy machine it took up to 0.7 s until the end of a killed process was known.
+// killReserve is how long before the deadline SIGKILL is sent, if Close has 5 to 10 seconds. If
+// Close has less time, SIGKILL is sent when a fifth of it is left; with more time, when a tenth of
+// it is left. On a busy machine it took up to 0.7 s until the end of a killed process was known.
 const killReserve = time.Second
 
 // killInterval is the time between SIGTERM and SIGKILL.

@@ -336,8 +336,8 @@ func TestNotifyLatest_NewestOfKeyRemainsIfCallBetweenIsWithdrawn(t *testing.T) {
 	})
 }
 
-// While the connection closes, queued notifications of NotifyLatest are kept as long as a message of
-// Call or Notify follows them. They are discarded as soon as that message is withdrawn.
+// While the connection closes, queued notifications of NotifyLatest are kept as long as a message
+// of Call or Notify follows them. They are discarded as soon as that message is withdrawn.
 func TestNotifyLatest_DuringCloseFailsIfCallQueuedAfterItIsWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, g := startSlow(t, lspconn.Server{})

@@ -142,13 +142,14 @@ func (d *dialled) isOpen() bool {
 	}
 }
 
-// limitRead ends a Read of the stream that waits longer than quietTime, if the stream has deadlines.
+// limitRead ends a Read of the stream that waits longer than quietTime, if the stream has
+// deadlines.
 func (d *dialled) limitRead() {
 	if s, ok := d.stream.(interface{ SetReadDeadline(time.Time) error }); ok {
 		s.SetReadDeadline(time.Now().Add(quietTime))
 	}
 }
 
-// If the process has ended and its stream delivers nothing for quietTime, twice in a row, the stream
-// counts as read to its end.
+// If the process has ended and its stream delivers nothing for quietTime, twice in a row, the
+// stream counts as read to its end.
 const quietTime = 100 * time.Millisecond

@@ -9,10 +9,10 @@
 //	report, err := conn.Close(ctx)
 //
 // A [Conn] owns the server process, its pipes, the order in which messages are written, and the
-// life cycle. It sends initialize, initialized, $/cancelRequest, shutdown and exit. The caller sends
-// all other messages, with parameters as [json.RawMessage] or, by the functions [Call] and [Notify],
-// as Go types. A [Manager] keeps one connection per key, starts a connection when it is first
-// requested, and closes all of them in parallel under one deadline.
+// life cycle. It sends initialize, initialized, $/cancelRequest, shutdown and exit. The caller
+// sends all other messages, with parameters as [json.RawMessage] or, by the functions [Call] and
+// [Notify], as Go types. A [Manager] keeps one connection per key, starts a connection when it is
+// first requested, and closes all of them in parallel under one deadline.
 //
 // A [Process] starts and ends a server but exchanges no messages, for programs that use another
 // JSON-RPC library for this.
@@ -24,16 +24,16 @@
 // closes every connection, and waiting for the program's completion waits for every server process.
 //
 // The guard report of the scope names what a connection is waiting for: "queue" for messages that
-// have not been written, "calls" for calls without a response, "requests" for requests of the server
-// whose response has not been written, "notifications" for calls of OnNotify, and "process" for the
-// process itself. Force ends the process at once.
+// have not been written, "calls" for calls without a response, "requests" for requests of the
+// server whose response has not been written, "notifications" for calls of OnNotify, and "process"
+// for the process itself. Force ends the process at once.
 //
 // # Order
 //
-// What the server sends is delivered in the order in which it was received. A call returns after the
-// handlers of all messages that preceded its response have returned, so progress and partial results
-// are seen before the result. A handler that takes long calls [Async], so that the messages behind
-// it do not wait.
+// What the server sends is delivered in the order in which it was received. A call returns after
+// the handlers of all messages that preceded its response have returned, so progress and partial
+// results are seen before the result. A handler that takes long calls [Async], so that the messages
+// behind it do not wait.
 //
 // # The deadline
 //
@@ -47,8 +47,8 @@
 //
 // stdin is closed a fifth of the deadline after exit, or halfway to SIGTERM if that is earlier.
 //
-// With less than 10 s, both signals are sent earlier, so that a second is left after SIGKILL, but no
-// more than a fifth of the deadline: with 5 s they are sent at 70 % and 80 %.
+// With less than 10 s, both signals are sent earlier, so that a second is left after SIGKILL, but
+// no more than a fifth of the deadline: with 5 s they are sent at 70 % and 80 %.
 //
 // The percentages are upper bounds: the next step starts as soon as the previous one succeeds.
 // SIGTERM is sent without waiting if the server answers shutdown with an error, closes its output,

@@ -109,8 +109,8 @@ func (p orderedPipe) Close() error {
 	return p.WriteCloser.Close()
 }
 
-// If Force is called while Close waits for the response to shutdown, or for the server to exit, Close
-// waits no longer and kills the server.
+// If Force is called while Close waits for the response to shutdown, or for the server to exit,
+// Close waits no longer and kills the server.
 func TestForce_KillsServerWhileCloseWaitsForIt(t *testing.T) {
 	for name, b := range map[string]behaviours{
 		"shutdown is not answered": {Shutdown: "never"},

@@ -21,8 +21,8 @@ const (
 	maxPrealloc   = 1 << 20 // the memory for a body larger than this is allocated as the body arrives
 )
 
-// A frameReader reads messages in the framing of the LSP base protocol: header lines, an empty line,
-// and Content-Length bytes.
+// A frameReader reads messages in the framing of the LSP base protocol: header lines, an empty
+// line, and Content-Length bytes.
 type frameReader struct{ r *bufio.Reader }
 
 func newFrameReader(r io.Reader) *frameReader {

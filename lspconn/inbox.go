@@ -49,12 +49,13 @@ type handling struct {
 
 type handlingKey struct{}
 
-// Async lets the connection deliver the messages that follow the one for which OnRequest or OnNotify
-// was called with ctx. The handler goes on at the same time as the handlers of these messages. A
-// handler that takes long, or waits for another message of the server, calls Async first.
+// Async lets the connection deliver the messages that follow the one for which OnRequest or
+// OnNotify was called with ctx. The handler goes on at the same time as the handlers of these
+// messages. A handler that takes long, or waits for another message of the server, calls Async
+// first.
 //
-// ctx is the context of the handler, or one derived from it. With another context, after the handler
-// has returned, and when it is called again, Async does nothing.
+// ctx is the context of the handler, or one derived from it. With another context, after the
+// handler has returned, and when it is called again, Async does nothing.
 func Async(ctx context.Context) {
 	if h, ok := ctx.Value(handlingKey{}).(*handling); ok {
 		h.inbox.release(h)
@@ -235,8 +236,8 @@ func (b *inbox) stopHandlers() {
 	b.mu.Unlock()
 }
 
-// cancelRequest handles $/cancelRequest. It takes effect at once, because the request may be the one
-// for whose handler all later messages wait. A request whose handler has not been called yet is
+// cancelRequest handles $/cancelRequest. It takes effect at once, because the request may be the
+// one for whose handler all later messages wait. A request whose handler has not been called yet is
 // answered when its turn comes.
 func (b *inbox) cancelRequest(params json.RawMessage) {
 	var cancelled struct {

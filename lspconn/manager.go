@@ -13,8 +13,8 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// A Manager keeps one connection per key, such as a language and a workspace. It starts a connection
-// when it is first requested and closes all of them in parallel under one deadline.
+// A Manager keeps one connection per key, such as a language and a workspace. It starts a
+// connection when it is first requested and closes all of them in parallel under one deadline.
 //
 // The methods may be called concurrently.
 type Manager struct {
@@ -69,8 +69,8 @@ func WithRestart(r Restart) ManagerOption {
 // ctx ends, all connections are closed by the deadline of [Manager.Close].
 //
 // The function servers returns the server to start for a key. It may be called concurrently for
-// different keys. A panic in it reaches the caller of [Manager.Conn]; the next call for the same key
-// calls servers again.
+// different keys. A panic in it reaches the caller of [Manager.Conn]; the next call for the same
+// key calls servers again.
 func NewManager(ctx context.Context, servers func(key string) (Server, error), opts ...ManagerOption) (*Manager, error) {
 	if servers == nil {
 		panic("lspconn: NewManager: nil function; pass one that returns the server for a key")
@@ -88,8 +88,8 @@ func NewManager(ctx context.Context, servers func(key string) (Server, error), o
 	return m, nil
 }
 
-// Conn returns the connection for a key and starts the server if it is not running. It does not wait
-// until the server has answered initialize; messages sent before that are queued.
+// Conn returns the connection for a key and starts the server if it is not running. It does not
+// wait until the server has answered initialize; messages sent before that are queued.
 //
 // Conn blocks while another goroutine starts the same server, and until the wait of the [Restart]
 // policy is over. It returns the connection's error if the server has failed and may not be

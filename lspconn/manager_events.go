@@ -31,8 +31,8 @@ func WithOnRestart(f func(ctx context.Context, key string, conn *Conn)) ManagerO
 	})
 }
 
-// callOnRestart calls the function of WithOnRestart if the server of the entry has failed before and
-// the function has not been called successfully since. The caller holds e.lock.
+// callOnRestart calls the function of WithOnRestart if the server of the entry has failed before
+// and the function has not been called successfully since. The caller holds e.lock.
 func (m *Manager) callOnRestart(key string, e *entry) {
 	if e.reopen && m.onRestart != nil {
 		m.onRestart(e.conn.scope, key, e.conn)
@@ -40,8 +40,8 @@ func (m *Manager) callOnRestart(key string, e *entry) {
 	e.reopen = false
 }
 
-// reportFailure calls the function of WithOnFailure, if the connection belongs to a manager that has
-// one. It does not wait for the function, because the function may wait for the connection.
+// reportFailure calls the function of WithOnFailure, if the connection belongs to a manager that
+// has one. It does not wait for the function, because the function may wait for the connection.
 func (c *Conn) reportFailure() {
 	if c.manager == nil || c.manager.onFailure == nil {
 		return
@@ -60,8 +60,8 @@ func (c *Conn) reportFailure() {
 // often.
 //
 // Without a connection for the key, CloseKey returns an empty report and no error. It does not wait
-// for a concurrent call of Conn for the key, which may start the server again. If the process is not
-// known to have ended, the manager keeps the connection.
+// for a concurrent call of Conn for the key, which may start the server again. If the process is
+// not known to have ended, the manager keeps the connection.
 func (m *Manager) CloseKey(ctx context.Context, key string) (Report, error) {
 	m.mu.Lock()
 	e := m.entries[key]

@@ -347,8 +347,8 @@ func TestManager_CloseErrorNamesServersStillBeingStarted(t *testing.T) {
 	})
 }
 
-// A connection is closing with a deadline of its own when its manager is closed with an earlier one.
-// The connection, too, is then closed by the manager's deadline.
+// A connection is closing with a deadline of its own when its manager is closed with an earlier
+// one. The connection, too, is then closed by the manager's deadline.
 func TestManager_CloseShortensDeadlineOfClosingConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := &unkillable{serveInProcess(behaviours{}), make(chan struct{})}

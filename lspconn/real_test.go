@@ -171,9 +171,9 @@ func asResponse(err error, target **lspconn.ResponseError) bool {
 	return ok
 }
 
-// check checks the report of a server that was closed while it was idle or busy. If closing took less
-// than a fifth of the deadline, the report must be Clean: each step gets at least that time, so no
-// step can have been cut short.
+// check checks the report of a server that was closed while it was idle or busy. If closing took
+// less than a fifth of the deadline, the report must be Clean: each step gets at least that time,
+// so no step can have been cut short.
 func (r real) check(t *testing.T, report lspconn.Report) {
 	t.Helper()
 	t.Logf("%v; drain %v, handshake %v, leave %v, left %v", report, report.Drain, report.Handshake, report.Leave, report.Left)

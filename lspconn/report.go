@@ -76,8 +76,8 @@ type Report struct {
 	Total     time.Duration // how long closing took altogether
 }
 
-// String returns the report as one line. Unless the outcome is Clean, it contains the line of Stderr
-// that most likely says what went wrong.
+// String returns the report as one line. Unless the outcome is Clean, it contains the line of
+// Stderr that most likely says what went wrong.
 func (r Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %v", label(r.Key, r.Name), r.Outcome)

@@ -48,8 +48,8 @@ type queuedMessage struct {
 	before, after *queuedMessage // the neighbours of the message in the queue
 }
 
-// newNotification returns a notification that is written in the order of queueing, and whose Delivery
-// no goroutine waits for.
+// newNotification returns a notification that is written in the order of queueing, and whose
+// Delivery no goroutine waits for.
 func newNotification(method string, params json.RawMessage, guard *ctxshutdown.Guard) *queuedMessage {
 	return &queuedMessage{method: method, frame: frame(-1, method, params), delivery: newDelivery(), guard: guard}
 }

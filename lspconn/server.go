@@ -44,10 +44,10 @@ type Server struct {
 
 	// IdleTimeout is the longest silence of the server, while a call waits for its response, before
 	// the connection fails. Every message ends the silence, also one about progress. While no call
-	// waits, or a handler has not returned, the server need not send anything, and the time does not
-	// run. The end of such a pause is noticed up to IdleTimeout later, so the connection may fail as
-	// late as after twice IdleTimeout. While the connection closes, only the deadline of closing
-	// counts. Zero means that there is no limit. The type Process ignores this field.
+	// waits, or a handler has not returned, the server need not send anything, and the time does
+	// not run. The end of such a pause is noticed up to IdleTimeout later, so the connection may
+	// fail as late as after twice IdleTimeout. While the connection closes, only the deadline of
+	// closing counts. Zero means that there is no limit. The type Process ignores this field.
 	IdleTimeout time.Duration
 
 	// OnRequest answers a request of the server. The messages of the server are handled one at a
@@ -97,14 +97,14 @@ type Server struct {
 
 	// Trace receives every message that is sent or received, in the text format that VS Code writes
 	// with the setting trace.server, and that the LSP Inspector reads. The connection makes one
-	// call of Write for each message, never two at the same time, and waits for it. Connections that
-	// share a writer may call Write at the same time. The connection ignores errors of Write. Write
-	// must not wait for the connection. Nil traces nothing.
+	// call of Write for each message, never two at the same time, and waits for it. Connections
+	// that share a writer may call Write at the same time. The connection ignores errors of Write.
+	// Write must not wait for the connection. Nil traces nothing.
 	Trace io.Writer
 
-	// Logger receives state changes, ignored responses, panics and reports. The connection waits for
-	// each call of its handler. The handler may call State, but must not wait for the connection.
-	// [PanicError] documents a panic in it. Nil logs nothing.
+	// Logger receives state changes, ignored responses, panics and reports. The connection waits
+	// for each call of its handler. The handler may call State, but must not wait for the
+	// connection. [PanicError] documents a panic in it. Nil logs nothing.
 	Logger *slog.Logger
 
 	key string // the key of the connection in its Manager
@@ -140,8 +140,8 @@ const (
 
 const defaultParams = `{"rootUri":null,"capabilities":{}}`
 
-// withProcessID adds the member processId to the params of initialize, unless they have it or are no
-// object.
+// withProcessID adds the member processId to the params of initialize, unless they have it or are
+// no object.
 func withProcessID(params json.RawMessage) json.RawMessage {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(params, &members) != nil || members == nil || members["processId"] != nil {

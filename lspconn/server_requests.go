@@ -61,8 +61,8 @@ func (b *inbox) request(m message) (ordered bool) {
 		if p != nil { // answer even after a panic: the server might wait for this response before it shuts down
 			failure = &ResponseError{Code: CodeInternalError, Message: p.Error()}
 		}
-		// Call beginIdle before h counts as answered, so that the server has the whole IdleTimeout for
-		// its next message.
+		// Call beginIdle before h counts as answered, so that the server has the whole IdleTimeout
+		// for its next message.
 		c.beginIdle()
 		if b.answer(h) {
 			c.reply(m.ID, result, failure, m.guard)
@@ -70,8 +70,8 @@ func (b *inbox) request(m message) (ordered bool) {
 			m.guard.Release()
 		}
 		if p != nil {
-			// After this call another goroutine delivers the next messages: if the handler has called
-			// runtime.Goexit, this goroutine ends.
+			// After this call another goroutine delivers the next messages: if the handler has
+			// called runtime.Goexit, this goroutine ends.
 			b.stopHandlers()
 		}
 		ordered = b.finish(h)

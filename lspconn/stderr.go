@@ -30,8 +30,8 @@ func newStderrTail() *stderrTail { return &stderrTail{Tail: proc.NewTail(searche
 func (t *stderrTail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// Compute end only if there is new output, because a failed connection puts end into the error of
-	// each call.
+	// Compute end only if there is new output, because a failed connection puts end into the error
+	// of each call.
 	if total := t.Total(); total != t.total {
 		t.end, t.total = endOfStderr(t.Tail.String()), total
 	}
@@ -134,8 +134,8 @@ var flagError = regexp.MustCompile(`^(flag provided but not defined|flag needs a
 // has started.
 var runsOn = regexp.MustCompile(`^\d{4}[/-]\d\d[/-]\d\d[ T]|^(panic|fatal error|SIG[A-Z]+): `)
 
-// adviceLine matches what command-line parsers, such as clap in servers written in Rust, and servers
-// print after an error: what to do instead, and where to read more.
+// adviceLine matches what command-line parsers, such as clap in servers written in Rust, and
+// servers print after an error: what to do instead, and where to read more.
 var adviceLine = regexp.MustCompile(`^([Uu]sage|[Hh]elp|[Hh]int|[Tt]ip|[Nn]ote|See also): |^For more information|: Did you mean `)
 
 // firstOfNodeError returns the first line of the error with which Node has ended. Node prints the

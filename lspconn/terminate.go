@@ -80,8 +80,9 @@ func (c *Conn) shakeHands(s schedule, attempt bool) handshake {
 	if c.external != nil {
 		h.err = c.askToLeave(s.answered)
 		h.answered = time.Now()
-		// A server that crashes ends its output shortly before it exits. So an error of the function
-		// of OnClose may mean that the server has crashed, and awaitExit gives it time to exit.
+		// A server that crashes ends its output shortly before it exits. So an error of the
+		// function of OnClose may mean that the server has crashed, and awaitExit gives it time to
+		// exit.
 		h.exitedEarly = h.err != nil && h.err != errHandshake && c.awaitExit(h.answered.Add(c.exitDelay()))
 	} else {
 		h.err = c.drainQueue(s.drained)

@@ -22,8 +22,8 @@
 //		})
 //	}
 //
-// Each stop is a subtest. The first one that fails reports where the stop was made and how to run it
-// alone:
+// Each stop is a subtest. The first one that fails reports where the stop was made and how to run
+// it alone:
 //
 //	--- FAIL: TestPool/stop=13
 //	    pool_test.go:31: 4 of 5 accepted jobs are done
@@ -42,8 +42,8 @@
 //   - With go test -race: data that is read after the drain and was not written under a guard.
 //
 // A moment is the time before or after an operation on a guard. Run sees the guards of s, of its
-// children, and of every scope whose context derives from s, such as the root scope of a graceful.Run
-// that is called with s. For graceful.Run, stopping s acts as a SIGTERM:
+// children, and of every scope whose context derives from s, such as the root scope of a
+// graceful.Run that is called with s. For graceful.Run, stopping s acts as a SIGTERM:
 //
 //	return graceful.Run(s, serve, graceful.WithSignals())
 //
@@ -52,8 +52,8 @@
 // # Writing scenarios
 //
 // If guards are held for a long time, the scenario can add moments: each s.Guard().Release() adds
-// four, before and after both operations. When the scenario returns, s is stopped. So a scenario that
-// has started goroutines waits until they have reached the point at which s should be stopped:
+// four, before and after both operations. When the scenario returns, s is stopped. So a scenario
+// that has started goroutines waits until they have reached the point at which s should be stopped:
 //
 //	ctxshutdown.Sleep(s, time.Second)
 //
@@ -64,9 +64,9 @@
 // the stop, and work whose guard was released too early would have the time to finish, which hides
 // the bug.
 //
-// As package synctest explains, a goroutine that waits for the network or for a mutex is not durably
-// blocked; use [net.Pipe] instead of a network. While a goroutine waits for a mutex that is never
-// unlocked, the clock of the bubble stands still: no limit of [Run] is reached, and the test hangs
-// until the -timeout of go test. After one minute of real time, Run prints to stderr where the stop
-// was made, and the stacks of all goroutines.
+// As package synctest explains, a goroutine that waits for the network or for a mutex is not
+// durably blocked; use [net.Pipe] instead of a network. While a goroutine waits for a mutex that is
+// never unlocked, the clock of the bubble stands still: no limit of [Run] is reached, and the test
+// hangs until the -timeout of go test. After one minute of real time, Run prints to stderr where
+// the stop was made, and the stacks of all goroutines.
 package shutdowntest

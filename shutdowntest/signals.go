@@ -8,8 +8,8 @@ import (
 )
 
 // Signals returns a context with which [graceful.Run] receives its signals from send instead of the
-// operating system. It serves tests of a second and a third signal, which in a synctest bubble take no
-// time:
+// operating system. It serves tests of a second and a third signal, which in a synctest bubble take
+// no time:
 //
 //	ctx, send := shutdowntest.Signals(t.Context())
 //	go func() { result <- graceful.Run(ctx, serve) }()

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/tools/go/ast/edge"
 )
 
-// conditionOf returns the condition that an expression of the control-flow graph stands for. For the
-// case x of a switch with a tag, the graph contains only x, and the condition is tag == x.
+// conditionOf returns the condition that an expression of the control-flow graph stands for. For
+// the case x of a switch with a tag, the graph contains only x, and the condition is tag == x.
 func (res *resource) conditionOf(cond ast.Expr) ast.Expr {
 	cur, ok := res.fn.FindNode(cond)
 	if !ok || cur.ParentEdgeKind() != edge.CaseClause_List {

@@ -59,8 +59,8 @@ func analyze(t *testing.T, pattern string, analyzers ...*analysis.Analyzer) (rep
 	return reports
 }
 
-// run runs an analyzer on a package, after the analyzers that it requires, and adds what they return
-// to results.
+// run runs an analyzer on a package, after the analyzers that it requires, and adds what they
+// return to results.
 func run(t *testing.T, a *analysis.Analyzer, p *packages.Package, results map[*analysis.Analyzer]any, report func(analysis.Diagnostic)) {
 	t.Helper()
 	if _, done := results[a]; done {
@@ -111,8 +111,8 @@ func check(t *testing.T, a *analysis.Analyzer, pattern string) {
 }
 
 // checkMessages checks that each line has the messages that its comment expects, and no others. It
-// returns the number of these comments. Each is "// want" and one regular expression or more, within
-// backquotes.
+// returns the number of these comments. Each is "// want" and one regular expression or more,
+// within backquotes.
 func (r report) checkMessages(t *testing.T) (wanted int) {
 	t.Helper()
 	place := func(pos token.Pos) string {
@@ -160,9 +160,9 @@ var (
 	wantList    = regexp.MustCompile("^(`[^`]*` ?)+$")
 )
 
-// checkFixes applies the suggested fixes to each file of a package, and compares the result with the
-// golden file beside it. A file without a golden file must have no fixes, and a file with one must
-// have some.
+// checkFixes applies the suggested fixes to each file of a package, and compares the result with
+// the golden file beside it. A file without a golden file must have no fixes, and a file with one
+// must have some.
 func (r report) checkFixes(t *testing.T) {
 	t.Helper()
 	type edit struct {

@@ -130,8 +130,8 @@ func variable(info *types.Info, fn ast.Node, id *ast.Ident) *types.Var {
 	return v
 }
 
-// findUses finds the uses of the variables in vars and the assignments to ok. It sets the fields uses
-// and oks.
+// findUses finds the uses of the variables in vars and the assignments to ok. It sets the fields
+// uses and oks.
 func (res *resource) findUses(effectAt effectFunc) {
 	body := res.fn.Node()
 	res.comms = map[ast.Node]bool{}
@@ -189,7 +189,8 @@ func enclosing(cur inspector.Cursor) ast.Node {
 	return nil
 }
 
-// isReleased reports whether any use of the variables releases the guard or scope, or hands it over.
+// isReleased reports whether any use of the variables releases the guard or scope, or hands it
+// over.
 func (res *resource) isReleased() bool {
 	return slices.ContainsFunc(res.uses, func(m variableUse) bool { return m.effect >= release })
 }
@@ -221,8 +222,8 @@ func (m variableUse) isInCall(n ast.Node) (called bool) {
 	return called
 }
 
-// effectOf returns the effect of a node of the control-flow graph on the guard or scope. In g = f(g),
-// the guard is handed over before g is overwritten, so the effect is handOver.
+// effectOf returns the effect of a node of the control-flow graph on the guard or scope. In g =
+// f(g), the guard is handed over before g is overwritten, so the effect is handOver.
 func (res *resource) effectOf(n ast.Node) (e effect) {
 	for _, m := range within(res.uses, n) {
 		if !res.comms[n] || m.isInCall(n) {
@@ -260,9 +261,9 @@ func within(uses []variableUse, n ast.Node) []variableUse {
 }
 
 // follow walks all paths of the control-flow graph on which the guard or scope is held. It calls
-// visit, which may be nil, for each node on the way. It returns the nodes at which the guard or scope
-// is lost: first those after def in source order, then those before def, which are reached through a
-// loop.
+// visit, which may be nil, for each node on the way. It returns the nodes at which the guard or
+// scope is lost: first those after def in source order, then those before def, which are reached
+// through a loop.
 func (res *resource) follow(visit func(ast.Node)) (lost []ast.Node) {
 	type state struct {
 		block *cfg.Block

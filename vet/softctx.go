@@ -224,8 +224,9 @@ func (c *softCheck) call(call *ast.CallExpr, guarded lineage) {
 		Message: fmt.Sprintf("%s is cancelled when %s is stopped, although a guard promises to finish the work; pass %[2]s.Work() or a context derived from it",
 			fn.Name(), scope),
 	}
-	// Suggest a fix only if the argument is the scope itself. If the argument is a child of the scope,
-	// its Work would not help: a child that holds no guards completes at its stop, which ends Work.
+	// Suggest a fix only if the argument is the scope itself. If the argument is a child of the
+	// scope, its Work would not help: a child that holds no guards completes at its stop, which
+	// ends Work.
 	if i == 0 && isScope(c.pass.TypesInfo.TypeOf(arg)) {
 		d.SuggestedFixes = workFix(arg)
 	}

@@ -101,8 +101,8 @@ func (r *lineages) endedBefore(cur inspector.Cursor, l lineage) (n name, at toke
 		case *ast.FuncLit, *ast.FuncDecl:
 			return n, at, false
 		case ast.Stmt:
-			// Search the statements before this one in its block. In the body of a select case, the receive
-			// of the case is one of them.
+			// Search the statements before this one in its block. In the body of a select case, the
+			// receive of the case is one of them.
 			for before, more := c.PrevSibling(); more; before, more = before.PrevSibling() {
 				if received(before.Node()) {
 					return n, at, true

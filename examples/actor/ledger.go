@@ -18,8 +18,8 @@ type ledger struct {
 	pool  *eventloop.Pool
 	limit time.Duration // time limit of an audit
 
-	// compute does the work of an audit, on a worker of the pool. It gets copies of the values that it
-	// needs, because the loop may change the ledger meanwhile.
+	// compute does the work of an audit, on a worker of the pool. It gets copies of the values that
+	// it needs, because the loop may change the ledger meanwhile.
 	compute func(ctx context.Context, name string, cents int64) (string, error)
 
 	cents map[string]int64 // balance of each account

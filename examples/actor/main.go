@@ -52,8 +52,8 @@ func run(ctx context.Context, in io.Reader, out io.Writer, l *ledger) (code int)
 
 // serve executes the commands of the input until it ends or s is stopped.
 func serve(s *ctxshutdown.Swansong, in io.Reader, p *printer, l *ledger) error {
-	// The pool and the loop work on after the stop, until the commands are answered. So their scopes
-	// derive from Work, which ends only when the drain is cut short.
+	// The pool and the loop work on after the stop, until the commands are answered. So their
+	// scopes derive from Work, which ends only when the drain is cut short.
 	pool := eventloop.NewPool(s.Work(), 0, eventloop.WithName("audits"))
 	loop := eventloop.New(s.Work(), eventloop.WithName("ledger"))
 	defer loop.Stop()
@@ -72,8 +72,8 @@ func serve(s *ctxshutdown.Swansong, in io.Reader, p *printer, l *ledger) error {
 	return shutdown(s.Work(), p, loop, pool, &pending)
 }
 
-// shutdown executes the six steps and prints each that was done. It ends with the first one that has
-// failed. A step fails when ctx ends, as it does when the drain is cut short.
+// shutdown executes the six steps and prints each that was done. It ends with the first one that
+// has failed. A step fails when ctx ends, as it does when the drain is cut short.
 func shutdown(ctx context.Context, p *printer, loop *eventloop.Loop, pool *eventloop.Pool, pending *sync.WaitGroup) error {
 	for i, step := range []struct {
 		what string

@@ -1,5 +1,5 @@
-// Command lsphover lets gopls add the import of "os" to a Go file, in memory, and prints the file and
-// the hover information for a line and a column: go run ./examples/lsphover main.go 5 6
+// Command lsphover lets gopls add the import of "os" to a Go file, in memory, and prints the file
+// and the hover information for a line and a column: go run ./examples/lsphover main.go 5 6
 package main
 
 import (

@@ -70,8 +70,8 @@ func TestOpenServer_DrainsOnInterrupt(t *testing.T) {
 	}
 }
 
-// requestReport sends a request for a report, and returns when the request is sent. The report takes
-// four seconds, so the server cannot have drained before the last ^C.
+// requestReport sends a request for a report, and returns when the request is sent. The report
+// takes four seconds, so the server cannot have drained before the last ^C.
 func requestReport(t *testing.T, server string) {
 	sent := make(chan struct{})
 	ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{

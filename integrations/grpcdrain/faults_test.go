@@ -14,7 +14,8 @@ import (
 
 var errFault = errors.New("injected")
 
-// A faultyStream is a stream that an interceptor has wrapped. Its second Recv calls the function fault.
+// A faultyStream is a stream that an interceptor has wrapped. Its second Recv calls the function
+// fault.
 type faultyStream struct {
 	ctx   context.Context
 	fault func()

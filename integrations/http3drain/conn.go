@@ -16,8 +16,8 @@ const (
 	maxStreamID quic.StreamID = 1<<62 - 4
 	frameGoAway               = 0x7 // the type of a GOAWAY frame
 
-	// headerTimeout is how long a client may take to notice the first GOAWAY, and to send the rest of
-	// a header.
+	// headerTimeout is how long a client may take to notice the first GOAWAY, and to send the rest
+	// of a header.
 	headerTimeout = 2 * time.Second
 	// The linger is four round trips, but at least minLinger and at most maxLinger. The server
 	// sends the second GOAWAY when no new stream has arrived for that long. minLinger is long
@@ -96,8 +96,8 @@ func (c *conn) serve() {
 	}
 }
 
-// setUp sends the settings of HTTP/3 and finds the control stream. It reports whether the client can
-// be served.
+// setUp sends the settings of HTTP/3 and finds the control stream. It reports whether the client
+// can be served.
 func (c *conn) setUp() bool {
 	srv := c.drain.server
 	raw, err := (&http3.Server{
@@ -188,8 +188,8 @@ func refuse(str *quic.Stream) {
 	str.CancelWrite(quic.StreamErrorCode(http3.ErrCodeRequestRejected))
 }
 
-// announce sends the first GOAWAY, which tells the client to open no more streams, unless it was sent
-// before.
+// announce sends the first GOAWAY, which tells the client to open no more streams, unless it was
+// sent before.
 func (c *conn) announce() {
 	c.goAway.Lock()
 	defer c.goAway.Unlock()
@@ -296,8 +296,8 @@ func (c *conn) awaitQuiet(begin time.Time) {
 // meanwhile. With several timers, a suspension counts as one step at most.
 const waitSteps = 5
 
-// sleep waits for the duration d, or until the connection has been closed. It reports whether it has
-// waited for the whole duration, and false if d is not positive.
+// sleep waits for the duration d, or until the connection has been closed. It reports whether it
+// has waited for the whole duration, and false if d is not positive.
 func (c *conn) sleep(d time.Duration) bool {
 	if d <= 0 {
 		return false

@@ -11,7 +11,8 @@ import (
 )
 
 // Handlers return as soon as Force cancels the contexts of their requests. Their clients get no
-// response, because the connections are closed at the same time, so Serve lists all of the requests.
+// response, because the connections are closed at the same time, so Serve lists all of the
+// requests.
 func TestServe_ListsRequestsWhoseHandlersReturnAtForce(t *testing.T) {
 	const requests = 20
 	srv := newServer(func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })

@@ -1,6 +1,6 @@
 // Package http3drain serves HTTP/3 with quic-go until a scope is stopped, and then ends every
-// connection without losing a request. It does for an [http3.Server] what package httpdrain does for
-// an http.Server.
+// connection without losing a request. It does for an [http3.Server] what package httpdrain does
+// for an http.Server.
 //
 //	s := ctxshutdown.New(ctx)
 //	srv := &http3.Server{Addr: ":443", Handler: mux, TLSConfig: config}

@@ -19,8 +19,8 @@ import (
 	"github.com/swansong-go/swansong/internal/drainstats"
 )
 
-// handshakeLimit is how long the drain waits for a handshake that was under way at the stop. Without
-// loss, a handshake takes a round trip.
+// handshakeLimit is how long the drain waits for a handshake that was under way at the stop.
+// Without loss, a handshake takes a round trip.
 const handshakeLimit = time.Second
 
 // A drain tracks the connections of one call of Serve, and ends them after the scope has been
@@ -86,8 +86,8 @@ func (d *drain) remove(c *conn) {
 	d.signal()
 }
 
-// signal wakes the goroutine in run, which then checks again whether all connections have ended. The
-// caller holds d.mu.
+// signal wakes the goroutine in run, which then checks again whether all connections have ended.
+// The caller holds d.mu.
 func (d *drain) signal() {
 	select {
 	case d.changed <- struct{}{}:
@@ -138,14 +138,15 @@ type lameDuck struct {
 	length time.Duration
 }
 
-// turn returns when c is told to open no more streams, a random time in the first half of the phase.
+// turn returns when c is told to open no more streams, a random time in the first half of the
+// phase.
 func (l *lameDuck) turn(c *conn) time.Time {
 	return l.began.Add(time.Duration(c.turn * float64(l.length) / 2))
 }
 
 // awaitLameDuck waits for the lame duck phase of p, if there is one, and then tells each client to
-// open no more streams, at the time that turn returns. It returns when the scope is stopped. Clients
-// that connect during the phase are told by serveStream.
+// open no more streams, at the time that turn returns. It returns when the scope is stopped.
+// Clients that connect during the phase are told by serveStream.
 func (d *drain) awaitLameDuck(p *graceful.Process) {
 	select {
 	case <-p.LameDuck():

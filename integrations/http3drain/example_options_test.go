@@ -17,8 +17,8 @@ import (
 	"github.com/swansong-go/swansong/integrations/http3drain"
 )
 
-// A program that also serves HTTP/1.1 and HTTP/2 tells those clients about HTTP/3, until it begins to
-// shut down.
+// A program that also serves HTTP/1.1 and HTTP/2 tells those clients about HTTP/3, until it begins
+// to shut down.
 func ExampleAltSvc() {
 	s := ctxshutdown.New(context.Background())
 	mux := http.NewServeMux()

@@ -39,8 +39,8 @@ func TestServe_WaitsUntilStreamThatHandlerTookOverIsClosed(t *testing.T) {
 	})
 }
 
-// A handler may call HTTPStream again, and gets the same stream. The scope completes when the stream is
-// closed.
+// A handler may call HTTPStream again, and gets the same stream. The scope completes when the
+// stream is closed.
 func TestHTTPStream_CalledTwiceDelaysDrainOnlyUntilStreamIsClosed(t *testing.T) {
 	srv := newServer(func(w http.ResponseWriter, r *http.Request) {
 		first, err := w.(http3.HTTPStreamer).HTTPStream()

@@ -75,7 +75,8 @@ func (r *router) SendPacket(p simnet.Packet) error {
 
 var serverAddr = &net.UDPAddr{IP: net.IPv4(1, 0, 0, 1), Port: 443}
 
-// inBubble runs f in a bubble, with a service that serves srv. After f, it ends the service by Force.
+// inBubble runs f in a bubble, with a service that serves srv. After f, it ends the service by
+// Force.
 func inBubble(t *testing.T, srv *http3.Server, f func(v *service), opts ...http3drain.Option) {
 	inBubbleWith(t, func(v *service, pc net.PacketConn) error { return http3drain.Serve(v.s, srv, pc, opts...) }, f)
 }
@@ -144,8 +145,8 @@ func get(c *http.Client, address string) (string, error) {
 	return string(body), err
 }
 
-// A peer is a client without a library for HTTP/3. It disregards every GOAWAY, and keeps its connection
-// open.
+// A peer is a client without a library for HTTP/3. It disregards every GOAWAY, and keeps its
+// connection open.
 type peer struct {
 	t      *testing.T
 	conn   *quic.Conn

@@ -42,9 +42,9 @@ func (s *stream) cut(c *conn, now time.Time) httpdrain.Cut {
 	return httpdrain.Cut{Method: s.method, Route: s.route, Remote: c.remote(), Age: now.Sub(s.opened), Hijacked: s.hijacked != nil}
 }
 
-// unfinished returns the requests of c that were not finished when Force was called. These include the
-// requests whose handlers have returned since then, because closing the connection discards their
-// responses.
+// unfinished returns the requests of c that were not finished when Force was called. These include
+// the requests whose handlers have returned since then, because closing the connection discards
+// their responses.
 func (c *conn) unfinished(now time.Time) (all []httpdrain.Cut) {
 	c.mu.Lock()
 	streams := append(c.copyStreams(), c.cut...)
@@ -64,7 +64,8 @@ func (c *conn) copyStreams() []stream {
 	return streams
 }
 
-// findPattern returns the pattern of the server's [http.ServeMux] for a path, or "" if there is none.
+// findPattern returns the pattern of the server's [http.ServeMux] for a path, or "" if there is
+// none.
 func (d *drain) findPattern(method, path string) (pattern string) {
 	if mux, ok := d.handler().(*http.ServeMux); ok && strings.HasPrefix(path, "/") {
 		_, pattern = mux.Handler(&http.Request{Method: method, URL: &url.URL{Path: path}})
@@ -91,7 +92,8 @@ func (c *conn) context(ctx context.Context, qc *quic.Conn) context.Context {
 	return &connContext{c.drain.work, ctx}
 }
 
-// A connContext is the context of a connection: Work with, in addition, the values of another context.
+// A connContext is the context of a connection: Work with, in addition, the values of another
+// context.
 type connContext struct {
 	context.Context
 	values context.Context
@@ -182,8 +184,8 @@ func (q *request) FlushError() error {
 	return http.NewResponseController(q.ResponseWriter).Flush()
 }
 
-// HTTPStream implements [http3.HTTPStreamer]. The server waits for the stream until it is closed for
-// writing. It is an error to take the stream over after the handler has returned.
+// HTTPStream implements [http3.HTTPStreamer]. The server waits for the stream until it is closed
+// for writing. It is an error to take the stream over after the handler has returned.
 func (q *request) HTTPStream() (*http3.Stream, error) {
 	q.recordPattern()
 	str, err := q.ResponseWriter.(http3.HTTPStreamer).HTTPStream()

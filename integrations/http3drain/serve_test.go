@@ -251,8 +251,8 @@ func TestServe_ServesClientThatIsConnectingAtStop(t *testing.T) {
 	})
 }
 
-// A client that sends the first packet of its handshake and no more does not delay the drain for longer
-// than a second.
+// A client that sends the first packet of its handshake and no more does not delay the drain for
+// longer than a second.
 func TestServe_WaitsForHandshakeAtMostASecond(t *testing.T) {
 	inBubble(t, newServer(ok), func(v *service) {
 		v.router.isCut.Store(true)

@@ -28,13 +28,13 @@ type Signals struct{}
 // starts no drain.
 type Panicked struct{}
 
-// CheckWait is the key of a func() error by which package eventloop refuses waits in a callback of an
-// event loop. Wait on the completion of a scope that derives from the context calls it before it
+// CheckWait is the key of a func() error by which package eventloop refuses waits in a callback of
+// an event loop. Wait on the completion of a scope that derives from the context calls it before it
 // blocks, and returns its error.
 type CheckWait struct{}
 
-// Describer is the key of the [WorkDescriber] of a scope: a *WorkDescriber, by which a package of this
-// module says what the guards of one of its scopes stand for.
+// Describer is the key of the [WorkDescriber] of a scope: a *WorkDescriber, by which a package of
+// this module says what the guards of one of its scopes stand for.
 type Describer struct{}
 
 // A WorkDescriber says what the guards of Scope, a *ctxshutdown.Swansong, stand for. Contexts of
@@ -92,9 +92,9 @@ type Tracer interface {
 	Label(ctx context.Context) context.Context
 }
 
-// A SharedSite is a name for [Tracer.Name] of a guard that stands for work that begins later, such as
-// all callbacks of an event loop. A report lists the guard with the site. It does not name the guard as
-// the oldest piece of work, because the age of the guard is not that of any work.
+// A SharedSite is a name for [Tracer.Name] of a guard that stands for work that begins later, such
+// as all callbacks of an event loop. A report lists the guard with the site. It does not name the
+// guard as the oldest piece of work, because the age of the guard is not that of any work.
 type SharedSite struct{ fmt.Stringer }
 
 // NameShared makes reports name guard, a *ctxshutdown.Guard of the nearest scope in ctx, by the

@@ -16,8 +16,8 @@ var secretNames = []string{"*PASSWORD*", "*PASSWD*", "*PASSPHRASE*", "*_PASS", "
 // and are not secret.
 var placeNames = []string{"*_FILE", "*_PATH", "*_DIR"}
 
-// Names finds secret values by the names of variables and flags. A name is compared with patterns of
-// the syntax of [path.Match]. Case does not matter, and - equals _.
+// Names finds secret values by the names of variables and flags. A name is compared with patterns
+// of the syntax of [path.Match]. Case does not matter, and - equals _.
 type Names struct{ patterns []string }
 
 // NewNames returns Names with the usual patterns (*PASSWORD*, *SECRET*, *TOKEN*, *_KEY and others)

@@ -13,8 +13,8 @@ import (
 // The explorer runs operations on the real code in every order of their steps. A step is one atomic
 // operation, or the locking of a mutex, together with the code that follows until the next step.
 
-// A thread is a goroutine of an explored schedule. It runs as a coroutine: it stops before each step,
-// and goes on when the explorer chooses it.
+// A thread is a goroutine of an explored schedule. It runs as a coroutine: it stops before each
+// step, and goes on when the explorer chooses it.
 type thread struct {
 	next  func() (any, bool)
 	yield func(any)
@@ -74,8 +74,8 @@ type explorer struct {
 	schedules   int
 }
 
-// run returns a description of the first schedule that breaks a rule, or "" if there is none. It runs
-// that schedule again to record its transitions.
+// run returns a description of the first schedule that breaks a rule, or "" if there is none. It
+// runs that schedule again to record its transitions.
 func (x *explorer) run() (fault string) {
 	packed.SetBeforeStep(noStop)
 	packed.StopRecording()

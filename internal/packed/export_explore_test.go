@@ -50,8 +50,8 @@ func (h Hash) AddBools(conditions ...bool) Hash {
 	return h
 }
 
-// Observe returns a hash of what the next step of a goroutine can read, if it is a step on the given
-// counter, pointer or mutex: the value, or the fields that the mutex guards.
+// Observe returns a hash of what the next step of a goroutine can read, if it is a step on the
+// given counter, pointer or mutex: the value, or the fields that the mutex guards.
 func (t *Tree) Observe(on any) Hash {
 	t.number()
 	switch on := on.(type) {

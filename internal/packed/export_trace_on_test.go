@@ -26,8 +26,8 @@ func StartRecording() {
 	steps.OnChange = record
 }
 
-// StopRecording ends the recording until the next call of [StartRecording]. Recording takes far more
-// time than the changes themselves.
+// StopRecording ends the recording until the next call of [StartRecording]. Recording takes far
+// more time than the changes themselves.
 func StopRecording() { steps.OnChange = func(*Counter, string, uint64, uint64) {} }
 
 // GrowSmall gives n four stripes, the smallest number, and makes all goroutines use the first

@@ -15,9 +15,9 @@ package packed
 // first if necessary: all ancestors of a linked node are linked, so that a stop of an ancestor
 // finds it. If the parent is sealed or its children have been listed for sealing, n becomes sealed.
 //
-// Before the call, the caller has added a guard or a child to the word of n, or has set its pinned or
-// hasChildren bit. A value of the word that the caller read before the call is out of date after it:
-// n is linked now, and may be sealed.
+// Before the call, the caller has added a guard or a child to the word of n, or has set its pinned
+// or hasChildren bit. A value of the word that the caller read before the call is out of date after
+// it: n is linked now, and may be sealed.
 func (n *Node) link() {
 	p := n.parent
 	for {
@@ -84,9 +84,9 @@ const sweepSteps = 2
 // the ring: it examines the next children after those that the last push has examined, and removes
 // the idle ones. These have released their guards but have been neither stopped nor pinned. So the
 // ring is at most about twice as long as necessary, and the time that a push takes does not depend
-// on its length. Removing a child first removes the idle children of this child: one push may remove
-// many nodes, and each is removed once. So a push takes a bounded time on average over all pushes,
-// not each time.
+// on its length. Removing a child first removes the idle children of this child: one push may
+// remove many nodes, and each is removed once. So a push takes a bounded time on average over all
+// pushes, not each time.
 func (n *Node) push(c *Node) {
 	for range sweepSteps {
 		if examined := n.children; examined != nil {

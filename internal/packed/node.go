@@ -232,12 +232,12 @@ func (n *Node) announce(v uint64, e *effects) {
 	n.retract(e) // undoes the announcement if all guards have been released in the meantime
 }
 
-// retract undoes announce if n has no guards and no announced children: it clears the bit "announced"
-// in the word of n, and subtracts n from the children that the parent's word counts.
+// retract undoes announce if n has no guards and no announced children: it clears the bit
+// "announced" in the word of n, and subtracts n from the children that the parent's word counts.
 //
 // Concurrent calls are harmless: only the call whose compare-and-swap clears the bit changes the
-// parent's word. If another goroutine acquires a guard between the load and the compare-and-swap, the
-// compare-and-swap fails, so n stays announced.
+// parent's word. If another goroutine acquires a guard between the load and the compare-and-swap,
+// the compare-and-swap fails, so n stays announced.
 func (n *Node) retract(e *effects) {
 	for {
 		v := n.word.Load()
@@ -287,8 +287,8 @@ func (n *Node) Stop() {
 	var e effects
 	n.seal(&e)
 	// Set signalled first, and then resolve the completion: if the last guard is released after the
-	// call of Or, its release resolves the completion. If the last guard was released before, the call
-	// of resolve does so.
+	// call of Or, its release resolves the completion. If the last guard was released before, the
+	// call of resolve does so.
 	n.word.Or(signalled)
 	n.resolve(&e)
 	n.unlink()

@@ -75,9 +75,9 @@ func TestLink_ChildLinkedDuringStopOfParentIsSealed(t *testing.T) {
 	checkNodes(t, "root complete after the release", root.IsComplete(), true, nodes)
 }
 
-// A guard may be released after a stop has sealed its node, and before the stop has counted the node
-// in the parent's word. The release cannot undo a count that is not there yet. So the stop, which
-// counts the node afterwards, must undo that itself.
+// A guard may be released after a stop has sealed its node, and before the stop has counted the
+// node in the parent's word. The release cannot undo a count that is not there yet. So the stop,
+// which counts the node afterwards, must undo that itself.
 func TestStop_LeavesNoCountInParentIfLastGuardIsReleasedMeanwhile(t *testing.T) {
 	for range rounds(2000) {
 		root := newNode(nil)

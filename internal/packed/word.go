@@ -43,6 +43,6 @@ const (
 // isEmpty reports whether the word v counts no guards and no announced children.
 func isEmpty(v uint64) bool { return v&countBits == 0 }
 
-// isComplete reports whether the word v is that of a complete scope: the scope has been stopped, takes
-// no more guards, and neither guards nor announced children are left.
+// isComplete reports whether the word v is that of a complete scope: the scope has been stopped,
+// takes no more guards, and neither guards nor announced children are left.
 func isComplete(v uint64) bool { return v&(live|signalled) == signalled && isEmpty(v) }

@@ -43,7 +43,8 @@ func nameCgroup(base string) string {
 
 const (
 	cgroupPrefix = "swansong-"
-	// boundSuffix ends the name of a cgroup whose processes must not outlive the program that made it.
+	// boundSuffix ends the name of a cgroup whose processes must not outlive the program that made
+	// it.
 	boundSuffix = "-bound"
 )
 

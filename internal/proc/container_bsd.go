@@ -18,8 +18,8 @@ type container struct {
 }
 
 func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
-	// Create the kqueue before the process is started. If Kqueue fails, no process has been started,
-	// for whose exit this program could not wait.
+	// Create the kqueue before the process is started. If Kqueue fails, no process has been
+	// started, for whose exit this program could not wait.
 	queue, err := syscall.Kqueue()
 	if err != nil {
 		return nil, os.NewSyscallError("kqueue", err)

@@ -30,8 +30,8 @@ const markKey = MarkVariable
 
 func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 	bound := spec.ParentDeath != 0
-	// Processes in a containment, such as those of package launcher, are not killed when this program
-	// has died: the next launcher ends or adopts them.
+	// Processes in a containment, such as those of package launcher, are not killed when this
+	// program has died: the next launcher ends or adopts them.
 	marksOwner := bound && spec.In.Mark == ""
 	c := &container{mark: newMark(marksOwner)}
 	env := cmd.Environ()
@@ -39,7 +39,8 @@ func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 	marks := own
 	for _, v := range env {
 		if old, ok := strings.CutPrefix(v, markKey+"="); ok {
-			// The new process is also in the containers that this process is in, so it has their marks.
+			// The new process is also in the containers that this process is in, so it has their
+			// marks.
 			marks = old + " " + own
 		}
 	}
@@ -64,8 +65,8 @@ func startContained(cmd *exec.Cmd, spec Spec) (*container, error) {
 		inside.UseCgroupFD, inside.CgroupFD = true, int(c.cgroup.dir.Fd())
 		cmd.SysProcAttr = &inside
 		// The start may have failed because of a missing permission on the cgroup, so try again
-		// outside of the cgroup, unless there are limits. Any other error occurs again in the second
-		// attempt.
+		// outside of the cgroup, unless there are limits. Any other error occurs again in the
+		// second attempt.
 		if err := cmd.Start(); err != nil {
 			c.cgroup.remove()
 			c.cgroup = nil

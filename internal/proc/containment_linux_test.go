@@ -73,8 +73,8 @@ func below(dirs []string) proc.Containment {
 	return c
 }
 
-// ownDirectory returns a containment whose cgroup contains the cgroups of a test. In the directory of
-// this program, every program that starts a process removes the cgroups that dead programs have
+// ownDirectory returns a containment whose cgroup contains the cgroups of a test. In the directory
+// of this program, every program that starts a process removes the cgroups that dead programs have
 // left.
 func ownDirectory(t *testing.T) proc.Containment {
 	c := proc.NewContainment()

@@ -14,9 +14,9 @@ import (
 // ServeForks has not been called.
 var ErrNotMainThread = errors.New("the main thread does not fork the processes of this program; call runtime.LockOSThread in a function init, and then ServeForks in the goroutine of main")
 
-// ServeForks makes the calling thread fork all processes of this program, from now on, and calls main
-// on another goroutine. The calling thread must be the main thread, and no process may have been
-// started before. ServeForks returns only if it fails, and then it has not called main.
+// ServeForks makes the calling thread fork all processes of this program, from now on, and calls
+// main on another goroutine. The calling thread must be the main thread, and no process may have
+// been started before. ServeForks returns only if it fails, and then it has not called main.
 func ServeForks(main func()) error {
 	if syscall.Gettid() != os.Getpid() {
 		return ErrNotMainThread

@@ -16,8 +16,8 @@ import (
 )
 
 // A process can exit and let a child take its place; see Process.Follow. Then the Process sends
-// signals to the child, is done when the child has exited, and does not kill the child as a leftover
-// of the first process.
+// signals to the child, is done when the child has exited, and does not kill the child as a
+// leftover of the first process.
 func TestFollow_SignalsAndWaitGoToChildThatTookPlaceOfFirstProcess(t *testing.T) {
 	for _, noCgroup := range []bool{false, true} {
 		var p *proc.Process
@@ -86,9 +86,9 @@ func TestFollow_FirstProcessIsEndedAfterChildThatTookItsPlace(t *testing.T) {
 	}
 }
 
-// The exit status is that of the process that has taken the place of the leader, and not the leader's.
-// Linux tells it from 6.15 on, when that process has been reaped; here this program does that. The
-// test holds up the exit of the leader until then.
+// The exit status is that of the process that has taken the place of the leader, and not the
+// leader's. Linux tells it from 6.15 on, when that process has been reaped; here this program does
+// that. The test holds up the exit of the leader until then.
 func TestFollow_ExitStatusIsThatOfChildThatTookPlaceOfFirstProcess(t *testing.T) {
 	becomeSubreaper := func(on uintptr) {
 		const setChildSubreaper = 36

@@ -20,7 +20,8 @@ var forker struct {
 	forks     chan func() // the forks that the thread has to run; closed when the thread may end; nil if there is no thread
 }
 
-// onForkingThread calls fork on the forking thread. The thread stays until the caller calls release.
+// onForkingThread calls fork on the forking thread. The thread stays until the caller calls
+// release.
 func onForkingThread(fork func()) (release func()) {
 	forker.mu.Lock()
 	if forker.processes++; forker.forks == nil {

@@ -21,8 +21,9 @@ func (p *Process) Members() []Member {
 }
 
 // members searches for the living processes of the container, except for the leader. On a busy
-// machine, the search can take a second. The result includes members that only an earlier search has
-// found: a process that is exiting has no environment any more, so the search cannot see its mark.
+// machine, the search can take a second. The result includes members that only an earlier search
+// has found: a process that is exiting has no environment any more, so the search cannot see its
+// mark.
 func (p *Process) members() []Member {
 	begin := time.Now()
 	p.mu.Lock()

@@ -45,8 +45,8 @@ func parseOwner(text string) (o owner, ok bool) {
 var thisOwner = sync.OnceValue(func() owner {
 	self, _ := stat(os.Getpid())
 	if pid, _ := os.Readlink("/proc/self"); pid != strconv.Itoa(os.Getpid()) {
-		// The mounted /proc is that of another pid namespace, where this pid is another process. So do
-		// not use the start time that stat has read there.
+		// The mounted /proc is that of another pid namespace, where this pid is another process. So
+		// do not use the start time that stat has read there.
 		self.start = 0
 	}
 	// The targets of the links are texts such as pid:[4026531836] and time:[4026531834]. In another
@@ -67,9 +67,9 @@ func newMark(bound bool) string {
 }
 
 // isDead reports whether the program is known to have ended. A zombie has ended: in a container
-// without an init process it may stay for ever. Nothing is known about programs in other pid or time
-// namespaces. A failure to read /proc, for example because no file descriptor is free, does not prove
-// that the program has ended.
+// without an init process it may stay for ever. Nothing is known about programs in other pid or
+// time namespaces. A failure to read /proc, for example because no file descriptor is free, does
+// not prove that the program has ended.
 func (o owner) isDead() bool {
 	if o.ns != thisOwner().ns || o.start == 0 || thisOwner().start == 0 {
 		return false
@@ -116,9 +116,9 @@ func killCgroup(path string) {
 // Only the last mark of a process counts, that of its own container: if one program that uses this
 // package has started another one, and only the first one has died, the processes of the second one
 // are left alone. This program itself may be bound to a dead program. It then goes on until another
-// program kills it, because a program that killed itself would seem to have crashed without a reason.
-// killOrphanProcesses does not wait for the processes to end. It reads all of /proc, so a program
-// does it only once.
+// program kills it, because a program that killed itself would seem to have crashed without a
+// reason. killOrphanProcesses does not wait for the processes to end. It reads all of /proc, so a
+// program does it only once.
 var killOrphanProcesses = sync.OnceFunc(func() { killOrphansIn(pids) })
 
 // killOrphansIn looks at the processes whose pids the function list returns. A process may have

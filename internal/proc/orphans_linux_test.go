@@ -90,7 +90,8 @@ func init() {
 		})
 		fmt.Println(looks)
 	}
-	// The role "blind" cannot open any file. It prints whether the owner of a mark is known to be dead.
+	// The role "blind" cannot open any file. It prints whether the owner of a mark is known to be
+	// dead.
 	roles["blind"] = func(args []string) {
 		proc.OwnerIsDead(args[0]) // remembers the owner of this program for the second call
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{}); err != nil {
@@ -154,8 +155,8 @@ func TestStart_KillsProcessesThatDeadProgramLeft(t *testing.T) {
 	})
 }
 
-// randomNamespace returns what two programs of a test take for their pid namespace, so that no other
-// program kills what the first one leaves behind.
+// randomNamespace returns what two programs of a test take for their pid namespace, so that no
+// other program kills what the first one leaves behind.
 func randomNamespace() string { return strings.ToLower(rand.Text()) }
 
 // runUntilKilled runs the test binary in a role, kills it when it has printed a line, and returns
@@ -350,8 +351,9 @@ func TestStart_DoesNotKillProgramThatCallsIt(t *testing.T) {
 	}
 }
 
-// The mark of a bound process names the namespaces in which the pid and the start time of its program
-// are valid. The start time of a running program is a different number in another time namespace.
+// The mark of a bound process names the namespaces in which the pid and the start time of its
+// program are valid. The start time of a running program is a different number in another time
+// namespace.
 func TestStart_MarkInEnvironmentNamesPidAndTimeNamespace(t *testing.T) {
 	number := func(kind string) string {
 		link, _ := os.Readlink("/proc/self/ns/" + kind)

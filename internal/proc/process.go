@@ -32,10 +32,10 @@ import (
 //
 // The platform determines which processes are found. On Linux these are all processes in a cgroup
 // made for the leader. If no cgroup can be made, they are the process group, the session, the
-// descendants, and every process whose environment carries the leader's mark; a process escapes only
-// if it calls setsid, clears its environment, and loses its parent before it is found. On macOS and
-// the BSDs it is the process group, whose members cannot be listed. On Windows and other Unix
-// systems it is the leader alone. Windows has no SIGTERM, so the leader is killed instead.
+// descendants, and every process whose environment carries the leader's mark; a process escapes
+// only if it calls setsid, clears its environment, and loses its parent before it is found. On
+// macOS and the BSDs it is the process group, whose members cannot be listed. On Windows and other
+// Unix systems it is the leader alone. Windows has no SIGTERM, so the leader is killed instead.
 //
 // The methods may be called concurrently.
 type Process struct {
@@ -249,8 +249,8 @@ func (p *Process) awaitEnd() {
 }
 
 // withSignalOnWindows adds the signal to the exit of a process that this program has ended. Windows
-// has no signals: [os.Process.Kill] makes the process exit with code 1, so a process that exits with
-// code 1 after that counts as ended by the first signal that was sent.
+// has no signals: [os.Process.Kill] makes the process exit with code 1, so a process that exits
+// with code 1 after that counts as ended by the first signal that was sent.
 func withSignalOnWindows(e Exit) Exit {
 	switch {
 	case e.Code != 1:
@@ -262,8 +262,8 @@ func withSignalOnWindows(e Exit) Exit {
 	return e
 }
 
-// The time limits between the exit of the leader and Done. A limit that is not reached costs nothing:
-// each wait ends when the processes have ended.
+// The time limits between the exit of the leader and Done. A limit that is not reached costs
+// nothing: each wait ends when the processes have ended.
 //
 //	the leader exits
 //	   │ Kill was called:  the members that are known may end, up to defaultFirstWait
@@ -276,18 +276,18 @@ func withSignalOnWindows(e Exit) Exit {
 //
 // The deadlines of [Process.End] are the caller's, and limit only how long End waits.
 const (
-	// Before sweep searches /proc for members that are still alive, it waits, because on a busy machine
-	// a search is slow while many processes are ending. The wait is short, because a member that only
-	// the search can find receives SIGKILL only after it.
+	// Before sweep searches /proc for members that are still alive, it waits, because on a busy
+	// machine a search is slow while many processes are ending. The wait is short, because a member
+	// that only the search can find receives SIGKILL only after it.
 	defaultFirstWait = time.Second
 
-	// Only a process that is blocked in the kernel, for example by a failing disk, takes longer to end
-	// after SIGKILL. On a machine on which fifty processes wait for a processor, an exit took more than
-	// a second.
+	// Only a process that is blocked in the kernel, for example by a failing disk, takes longer to
+	// end after SIGKILL. On a machine on which fifty processes wait for a processor, an exit took
+	// more than a second.
 	killTimeout = 5 * time.Second
 
-	// A process that this program has no permission to signal is not killed, but it may end by itself
-	// when the other processes have ended.
+	// A process that this program has no permission to signal is not killed, but it may end by
+	// itself when the other processes have ended.
 	refusedTimeout = time.Second
 )
 

@@ -69,8 +69,8 @@ func pids() (all []int) {
 }
 
 // stat parses /proc/pid/stat. The command is in parentheses and may contain parentheses, so it ends
-// at the last one. A search calls stat for each process of the machine, so it avoids the system calls
-// and the memory that os.ReadFile and strings.Fields would take.
+// at the last one. A search calls stat for each process of the machine, so it avoids the system
+// calls and the memory that os.ReadFile and strings.Fields would take.
 func stat(pid int) (m Member, ok bool) {
 	fd, err := openForRead(procFile(pid, "stat"))
 	if err != nil {

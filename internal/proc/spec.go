@@ -41,8 +41,8 @@ type Spec struct {
 	// is available.
 	NoCgroup bool
 
-	// OnLeaderExit, unless nil, is called when the leader has exited, before the processes that it has
-	// left behind are ended. It can call [Process.Follow].
+	// OnLeaderExit, unless nil, is called when the leader has exited, before the processes that it
+	// has left behind are ended. It can call [Process.Follow].
 	OnLeaderExit func()
 
 	// ParentDeath is the signal that the kernel sends to the process when this program dies. Zero

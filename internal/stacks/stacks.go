@@ -1,5 +1,5 @@
-// Package stacks lists the goroutines of the program with their stacks, for reports about goroutines
-// that delay a shutdown.
+// Package stacks lists the goroutines of the program with their stacks, for reports about
+// goroutines that delay a shutdown.
 package stacks
 
 import (
@@ -47,8 +47,8 @@ func All() (groups []Group) {
 //	#	0x4dbf5d	main.work+0x9d	/src/main.go:15
 func parse(text string) (g Group) {
 	head, _, _ := strings.Cut(text, " @ ")
-	// Before the first group, the profile has a headline. The number of goroutines of the first group
-	// is in the line after the headline.
+	// Before the first group, the profile has a headline. The number of goroutines of the first
+	// group is in the line after the headline.
 	g.Count, _ = strconv.Atoi(head[strings.LastIndexByte(head, '\n')+1:])
 	_, labels, _ := strings.Cut(text, "\n# labels: ")
 	g.labels, _, _ = strings.Cut(labels, "\n")
@@ -66,7 +66,8 @@ func parse(text string) (g Group) {
 	return g
 }
 
-// Label returns the value of a pprof label. It returns false if the goroutines do not have the label.
+// Label returns the value of a pprof label. It returns false if the goroutines do not have the
+// label.
 func (g Group) Label(key string) (value string, ok bool) {
 	// The quoted key cannot match inside the value of a label, because quotes are escaped there.
 	_, value, ok = strings.Cut(g.labels, strconv.Quote(key)+":")
@@ -81,8 +82,8 @@ func (g Group) Label(key string) (value string, ok bool) {
 	return value, err == nil
 }
 
-// Write writes the stack, with a title that follows the number of goroutines: "2 goroutines of app:".
-// It leaves out the frames for which skip returns true; a nil skip leaves out none.
+// Write writes the stack, with a title that follows the number of goroutines: "2 goroutines of
+// app:". It leaves out the frames for which skip returns true; a nil skip leaves out none.
 func (g Group) Write(b *strings.Builder, title string, skip func(function string) bool) {
 	fmt.Fprintf(b, "%s%s:\n", worktext.Pluralize(g.Count, "goroutine"), title)
 	for _, f := range g.Frames {
@@ -117,10 +118,10 @@ func OfScopes(key string, paths map[string]bool, skip func(function string) bool
 	return b.String()
 }
 
-// UserFrames returns the frames of the function that a package of this module has called for the user,
-// and of what that function calls: of a callback, a job, a handler, or a function that was passed to
-// Go. It returns nil if there is no such function, or if that function and all that it calls are in
-// the standard library.
+// UserFrames returns the frames of the function that a package of this module has called for the
+// user, and of what that function calls: of a callback, a job, a handler, or a function that was
+// passed to Go. It returns nil if there is no such function, or if that function and all that it
+// calls are in the standard library.
 func (g Group) UserFrames() []Frame {
 	user := false
 	for i, f := range g.Frames {
@@ -158,8 +159,8 @@ func (g Group) contains(function string) bool {
 // ModulePath is the beginning of the import paths of this module.
 const ModulePath = "github.com/swansong-go/swansong/"
 
-// IsLibrary reports whether the function with the given full name belongs to a package of this module
-// that calls functions of the user and acquires guards for them, or that names these guards.
+// IsLibrary reports whether the function with the given full name belongs to a package of this
+// module that calls functions of the user and acquires guards for them, or that names these guards.
 func IsLibrary(function string) bool {
 	function, ok := strings.CutPrefix(function, ModulePath)
 	if !ok {
@@ -183,8 +184,8 @@ func isStandard(function string) bool {
 	return first != "main" && !strings.Contains(first, ".") && !strings.HasPrefix(function, mainModule())
 }
 
-// mainModule returns the path of the main module. If the program has no information about its build,
-// mainModule returns a text with which no function begins.
+// mainModule returns the path of the main module. If the program has no information about its
+// build, mainModule returns a text with which no function begins.
 var mainModule = sync.OnceValue(func() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Path != "" {
 		return info.Main.Path

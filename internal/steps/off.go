@@ -1,8 +1,9 @@
 //go:build !packedtrace
 
-// Package steps has the atomic types and the mutex of package packed. They are those of the standard
-// library, unless the program is built with the tag packedtrace, for tests: then each operation is a
-// step before which a test can let another goroutine run, and each change of a counter is reported.
+// Package steps has the atomic types and the mutex of package packed. They are those of the
+// standard library, unless the program is built with the tag packedtrace, for tests: then each
+// operation is a step before which a test can let another goroutine run, and each change of a
+// counter is reported.
 package steps
 
 import (

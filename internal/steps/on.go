@@ -1,7 +1,7 @@
 //go:build packedtrace
 
-// Package steps has the atomic types and the mutex of package packed, in the variant for tests that are
-// built with the tag packedtrace: each operation is a step before which a test can let another
+// Package steps has the atomic types and the mutex of package packed, in the variant for tests that
+// are built with the tag packedtrace: each operation is a step before which a test can let another
 // goroutine run, and each change of a counter is reported.
 package steps
 
@@ -15,11 +15,12 @@ import (
 // A Counter is an atomic number that calls Before and OnChange.
 type Counter struct{ value atomic.Uint64 }
 
-// Before is called before each operation on a counter or a pointer, and before a mutex is locked, with
-// a pointer to it. The explorer of schedules lets another goroutine run during the call.
+// Before is called before each operation on a counter or a pointer, and before a mutex is locked,
+// with a pointer to it. The explorer of schedules lets another goroutine run during the call.
 var Before = Yield
 
-// Yield lets other goroutines run, in one of four calls, so that rare interleavings become frequent.
+// Yield lets other goroutines run, in one of four calls, so that rare interleavings become
+// frequent.
 func Yield(any) {
 	if rand.IntN(4) == 0 {
 		runtime.Gosched()

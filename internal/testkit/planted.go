@@ -14,8 +14,8 @@ import (
 // Mistake is code that a test plants in an example: a write to a nil map, which panics.
 const Mistake = `var m map[string]int; m["planted"]++`
 
-// ExampleFunc returns the program that the function Example of example_test.go shows. imports are the
-// packages that it uses.
+// ExampleFunc returns the program that the function Example of example_test.go shows. imports are
+// the packages that it uses.
 func ExampleFunc(t *testing.T, imports ...string) (program string) {
 	t.Helper()
 	file, err := os.ReadFile("example_test.go")

@@ -1,5 +1,5 @@
-// Package testkit has the helpers that the tests of several packages share. Only tests and measurements
-// import it.
+// Package testkit has the helpers that the tests of several packages share. Only tests and
+// measurements import it.
 package testkit
 
 import (

@@ -35,7 +35,8 @@ func (k kind) count(n int) string {
 	return fmt.Sprintf("%s ×%d", cmp.Or(k.path, "unnamed work"), n)
 }
 
-// PathOr returns the path of a scope, or a text that stands for it if no scope on the path has a name.
+// PathOr returns the path of a scope, or a text that stands for it if no scope on the path has a
+// name.
 func PathOr(path string) string { return cmp.Or(path, "(unnamed)") }
 
 // Pluralize returns n and the noun, as in "1 guard", "2 guards" and "2 processes".
@@ -50,11 +51,11 @@ func Pluralize(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun
 }
 
-// Add adds the guards of the scope with the given path. d says what they stand for, and is nil if that
-// is not known. Add returns the number of guards that the report counts. If one guard stands for
-// several pieces of work, the report counts each piece as a guard. Add also returns whether the ages of
-// the guards in a trace matter: they do not if the guards are requests, whose age is known, or if
-// they belong to code that only waits for other guards.
+// Add adds the guards of the scope with the given path. d says what they stand for, and is nil if
+// that is not known. Add returns the number of guards that the report counts. If one guard stands
+// for several pieces of work, the report counts each piece as a guard. Add also returns whether the
+// ages of the guards in a trace matter: they do not if the guards are requests, whose age is known,
+// or if they belong to code that only waits for other guards.
 func (l *List) Add(d *ctxkey.WorkDescriber, path string, guards int) (counted int, agesMatter bool) {
 	if l.kinds == nil {
 		l.kinds, l.waiting = map[kind]int{}, map[kind]int{}
@@ -88,16 +89,16 @@ func (l *List) Add(d *ctxkey.WorkDescriber, path string, guards int) (counted in
 	return counted, len(w.Named) == 0
 }
 
-// AddTraced adds the age of a traced guard, and the name of the line that acquired it. Of guards of the
-// same age, the first by name counts.
+// AddTraced adds the age of a traced guard, and the name of the line that acquired it. Of guards of
+// the same age, the first by name counts.
 func (l *List) AddTraced(name string, age time.Duration) {
 	if c := cmp.Compare(age, l.traced.Age); c > 0 || c == 0 && name < l.traced.Name {
 		l.traced = ctxkey.NamedWork{Name: name, Age: age}
 	}
 }
 
-// Summary returns the kinds of work with their numbers, and the oldest piece of work: a request, or the
-// oldest traced guard, if that is older.
+// Summary returns the kinds of work with their numbers, and the oldest piece of work: a request, or
+// the oldest traced guard, if that is older.
 func (l *List) Summary() string {
 	counts := l.kinds
 	if len(counts) == 0 {

@@ -42,8 +42,8 @@ func (k *checker) readEnvFiles(at string, g *Group) {
 }
 
 // readEnvFile returns the names and values in a file, in its order, and the errors of the file. It
-// reads at most maxEnvFile bytes, so a wrong name such as /dev/zero is an error and does not fill the
-// memory.
+// reads at most maxEnvFile bytes, so a wrong name such as /dev/zero is an error and does not fill
+// the memory.
 func readEnvFile(name string) (variables [][2]string, errs []error) {
 	fail := func(format string, args ...any) ([][2]string, []error) {
 		return nil, []error{fmt.Errorf("%s "+format, append([]any{name}, args...)...)}

@@ -38,8 +38,9 @@ var forms = map[string]form{
 		get: func(f reflect.Value) reflect.Value { return reflect.ValueOf(Bytes(f.Int())) },
 		set: func(f, v reflect.Value) { f.SetInt(v.Int()) },
 	},
-	// In the file, max_files is the number of all log files. In the configuration, the field has the
-	// number of old log files, which is one less. The limit keeps the subtraction from overflowing.
+	// In the file, max_files is the number of all log files. In the configuration, the field has
+	// the number of old log files, which is one less. The limit keeps the subtraction from
+	// overflowing.
 	"files": formOf(func(rotated int) int { return rotated + 1 }, func(_, all int) int { return max(all, -math.MaxInt) - 1 }),
 	"command": formOf(func(c []string) string { program, _ := programOf(c); return program }, func(c []string, program string) []string {
 		_, args := programOf(c)

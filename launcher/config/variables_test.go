@@ -13,8 +13,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
-// Variables in values are replaced as compose does, and what is printed of a configuration means the
-// same as the file.
+// Variables in values are replaced as compose does, and what is printed of a configuration means
+// the same as the file.
 func TestParse_ReplacesVariables(t *testing.T) {
 	t.Setenv("SET", "yes")
 	t.Setenv("EMPTY", "")
@@ -127,8 +127,8 @@ func TestDirOf_FindsDirectoryEvenIfVariablesOfLauncherAreUnset(t *testing.T) {
 	}
 }
 
-// Variables of files are part of the configuration of a group: they are checked, printed by the name
-// of the file only, compared by a reload, and overridden by env.
+// Variables of files are part of the configuration of a group: they are checked, printed by the
+// name of the file only, compared by a reload, and overridden by env.
 func TestLoad_VariablesOfEnvFilesBelongToConfigurationOfGroup(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

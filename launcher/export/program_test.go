@@ -11,8 +11,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/export"
 )
 
-// A configuration that a program has made can leave MinHealthy and MaxSurge to package launcher. One
-// that cannot be exported is an error.
+// A configuration that a program has made can leave MinHealthy and MaxSurge to package launcher.
+// One that cannot be exported is an error.
 func TestExport_ConvertsConfigurationMadeByProgram(t *testing.T) {
 	read, err := config.Parse("f", []byte("process_groups: [{name: kv}]"))
 	if err != nil {

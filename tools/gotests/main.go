@@ -1,10 +1,10 @@
-// Gotests runs tests of other projects with httpdrain in place of net/http: those of Go's net/http and
-// httputil, and those of two websocket libraries. They start their servers with package httptest. An
-// overlay for the go command makes httptest serve them by httpdrain.Serve, and those with TLS by Serve
-// on a TLS listener in one run and by ServeTLS in another.
+// Gotests runs tests of other projects with httpdrain in place of net/http: those of Go's net/http
+// and httputil, and those of two websocket libraries. They start their servers with package
+// httptest. An overlay for the go command makes httptest serve them by httpdrain.Serve, and those
+// with TLS by Serve on a TLS listener in one run and by ServeTLS in another.
 //
-// Gotests fails if a test that passes with net/http alone does not pass with httpdrain, unless it is
-// listed here with a reason. It changes no file, and copies none of Go's into this repository.
+// Gotests fails if a test that passes with net/http alone does not pass with httpdrain, unless it
+// is listed here with a reason. It changes no file, and copies none of Go's into this repository.
 //
 //	go run ./tools/gotests [package ...]
 package main

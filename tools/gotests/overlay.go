@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// The overlay puts packages of this module into the standard library, which cannot import packages of
-// other modules. There, stdPath replaces modulePath in their import paths.
+// The overlay puts packages of this module into the standard library, which cannot import packages
+// of other modules. There, stdPath replaces modulePath in their import paths.
 const (
 	modulePath = "github.com/swansong-go/swansong"
 	stdPath    = "swansong"
@@ -126,8 +126,9 @@ func writeOverlay(root, dir string) (string, error) {
 	return file, os.WriteFile(file, b, 0o666)
 }
 
-// findGOROOT returns the GOROOT of the go command. If that is in the module cache, where overlays have
-// no effect, findGOROOT makes a link to it in the folder dir, and makes the go command use the link.
+// findGOROOT returns the GOROOT of the go command. If that is in the module cache, where overlays
+// have no effect, findGOROOT makes a link to it in the folder dir, and makes the go command use the
+// link.
 func findGOROOT(root, dir string) (string, error) {
 	env, err := output(root, "go", "env", "GOROOT", "GOMODCACHE")
 	if err != nil {
@@ -170,7 +171,8 @@ func addModule(root string, add func(name string, content []byte) error) error {
 			if err != nil {
 				return err
 			}
-			// This changes import paths and, in package stacks, the prefix of functions of this module.
+			// This changes import paths and, in package stacks, the prefix of functions of this
+			// module.
 			content = bytes.ReplaceAll(content, []byte(`"`+modulePath+"/"), []byte(`"`+stdPath+"/"))
 			if err := add(filepath.Join(stdPath, below, name), content); err != nil {
 				return err

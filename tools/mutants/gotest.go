@@ -86,8 +86,8 @@ func (t testCommand) splitFlags() (build, run []string) {
 	return build, run
 }
 
-// program builds the test program of a package, once for all baselines and mutants that use it.
-// vet is off because it would reject many mutants. If the build fails, program returns the output of
+// program builds the test program of a package, once for all baselines and mutants that use it. vet
+// is off because it would reject many mutants. If the build fails, program returns the output of
 // the compiler.
 func (r *runner) program(b baseline) (file, complaint string) {
 	build, _ := b.splitFlags()
@@ -172,7 +172,8 @@ func (r *runner) runTest(t testCommand, program, chosen string) (res result) {
 }
 
 // runWithFile runs a command, kills the processes that it leaves, and returns the output. It uses a
-// file in the folder temp, because a pipe would have no end while a process that is left has it open.
+// file in the folder temp, because a pipe would have no end while a process that is left has it
+// open.
 func runWithFile(cmd *exec.Cmd, temp string) ([]byte, error) {
 	file, err := os.CreateTemp(temp, "output-")
 	if err != nil {

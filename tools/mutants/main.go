@@ -178,8 +178,8 @@ func (r *runner) runAll(mutants []*mutant, verbose bool) int {
 		}
 	}
 	r.buildShared(mutants)
-	// All mutants start at once. They wait for their turn to build a program, and then for their turn
-	// to run a test. The last tables come first: the tests of the launcher take longest.
+	// All mutants start at once. They wait for their turn to build a program, and then for their
+	// turn to run a test. The last tables come first: the tests of the launcher take longest.
 	for _, m := range slices.Backward(mutants) {
 		wait.Go(func() {
 			o := r.try(m)

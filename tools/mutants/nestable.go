@@ -83,8 +83,8 @@ func declared(spec ast.Spec) []*ast.Ident {
 	return nil
 }
 
-// referred returns the names of variables to which function literals and pointers in a statement may
-// refer.
+// referred returns the names of variables to which function literals and pointers in a statement
+// may refer.
 func referred(s ast.Stmt) map[string]bool {
 	names := map[string]bool{}
 	addIdents := func(n ast.Node) {

@@ -12,9 +12,9 @@ import (
 	"unicode"
 )
 
-// addTests adds the top-level tests, examples and fuzz tests of a file by name, each with the string
-// literals in it. The literals outside of all tests, such as those of helpers, are added under "".
-// Literals are written as in the names of subtests.
+// addTests adds the top-level tests, examples and fuzz tests of a file by name, each with the
+// string literals in it. The literals outside of all tests, such as those of helpers, are added
+// under "". Literals are written as in the names of subtests.
 func (src *source) addTests(file *ast.File) {
 	for _, d := range file.Decls {
 		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.IMPORT {

@@ -16,8 +16,8 @@ import (
 func main() { store.Main(count) }
 
 func count(s *ctxshutdown.Swansong, file string) error {
-	// The loop works on after the stop, so its scope derives from Work, which ends only when the drain
-	// is cut short.
+	// The loop works on after the stop, so its scope derives from Work, which ends only when the
+	// drain is cut short.
 	loop := eventloop.New(s.Work(), eventloop.WithName("counter"))
 	if err := loop.Start(); err != nil {
 		return err

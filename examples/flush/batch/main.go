@@ -1,5 +1,5 @@
-// Command batch counts the lines of its standard input, and saves their number at the end of the input
-// or when it is stopped. A read that waits for the terminal ends at the first ^C.
+// Command batch counts the lines of its standard input, and saves their number at the end of the
+// input or when it is stopped. A read that waits for the terminal ends at the first ^C.
 //
 //	go run ./examples/flush/batch -out lines.txt
 package main

@@ -1,5 +1,5 @@
-// Command consumer collects messages, of which one arrives every millisecond, and saves their number
-// when it is stopped.
+// Command consumer collects messages, of which one arrives every millisecond, and saves their
+// number when it is stopped.
 //
 //	go run ./examples/flush/consumer -out messages.txt
 package main

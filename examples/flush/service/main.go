@@ -1,5 +1,5 @@
-// Command service counts the requests that it has answered, and saves their number when it is stopped.
-// It sends the requests itself.
+// Command service counts the requests that it has answered, and saves their number when it is
+// stopped. It sends the requests itself.
 //
 //	go run ./examples/flush/service -out requests.txt
 package main

@@ -69,8 +69,9 @@ func run(addr, admin string, phases ...graceful.Option) error {
 	}, opts...)
 }
 
-// writeMetrics writes a few metrics in the text format of Prometheus. A program that uses the client of
-// Prometheus registers the collectors of integrations/promdrain instead, which have the same names.
+// writeMetrics writes a few metrics in the text format of Prometheus. A program that uses the
+// client of Prometheus registers the collectors of integrations/promdrain instead, which have the
+// same names.
 func writeMetrics(w http.ResponseWriter, s *ctxshutdown.Swansong) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	st := httpdrain.ReadStats()

@@ -83,7 +83,8 @@ func localRefusal(r *http.Request) string {
 			tunnelHint + allowHint + "…))"
 	}
 	// nginx adds no header by default, and replaces Host by the address of the server. But before
-	// version 1.29.7 it uses HTTP/1.0, which no browser uses. So a request with HTTP/1.0 is refused.
+	// version 1.29.7 it uses HTTP/1.0, which no browser uses. So a request with HTTP/1.0 is
+	// refused.
 	if !r.ProtoAtLeast(1, 1) {
 		return "This page answers the local machine only; this request uses HTTP/1.0, so it may have been forwarded by a proxy.\n" +
 			tunnelHint + allowHint + "…))"

@@ -282,8 +282,8 @@ func TestHandler_ListsWhatDelaysShutdownMostIfTreeIsLarge(t *testing.T) {
 	}
 }
 
-// Labels of steps that follow each other closely are on different lines of the chart. A label for which
-// no line has room is left out.
+// Labels of steps that follow each other closely are on different lines of the chart. A label for
+// which no line has room is left out.
 func TestHandler_LabelsOfChartDoNotOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &fakeProcess{}

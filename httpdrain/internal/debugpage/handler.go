@@ -21,13 +21,14 @@ import (
 // Options configure the handler that [New] returns. Without LocalOnly, AllowRemote and WithToken it
 // refuses every request.
 type Options struct {
-	// LocalOnly permits requests from this machine, except those for which IsOfService returns true.
+	// LocalOnly permits requests from this machine, except those for which IsOfService returns
+	// true.
 	LocalOnly bool
 	// IsOfService reports whether a request came to the listener of a service, to which proxies
 	// forward the requests of other machines. If it is nil, no request did.
 	IsOfService func(*http.Request) bool
-	// WithToken permits the requests that have Token, from anywhere, and no others. If Token is empty,
-	// no request is permitted.
+	// WithToken permits the requests that have Token, from anywhere, and no others. If Token is
+	// empty, no request is permitted.
 	WithToken bool
 	Token     string
 	// AllowRemote permits requests from other machines, and through proxies.

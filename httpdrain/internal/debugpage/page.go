@@ -199,8 +199,8 @@ func countRows(n *node) int {
 	return sum
 }
 
-// countLeaves returns the number of rows without children that hold guards, including those that are
-// not sent.
+// countLeaves returns the number of rows without children that hold guards, including those that
+// are not sent.
 func countLeaves(n *node) (sum int) {
 	for _, child := range n.Children {
 		sum += countLeaves(child)

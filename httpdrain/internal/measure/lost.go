@@ -58,8 +58,8 @@ func lost(w io.Writer, shutdowns int) {
 	}
 }
 
-// stopUnderLoad starts a server and its clients, and stops the server when it has got 1000 requests. It
-// returns the time that the stop takes.
+// stopUnderLoad starts a server and its clients, and stops the server when it has got 1000
+// requests. It returns the time that the stop takes.
 func stopUnderLoad(start func(http.Handler) *running, load func(*running, *tally, *sync.WaitGroup), t *tally) time.Duration {
 	var n atomic.Int64
 	busy := make(chan struct{})
@@ -117,8 +117,8 @@ func rawClient(w *running, config *tls.Config, t *tally) {
 	}
 }
 
-// exchange sends a request on conn and reads the response from in. It reports whether the connection
-// can be used again.
+// exchange sends a request on conn and reads the response from in. It reports whether the
+// connection can be used again.
 func exchange(conn net.Conn, in *bufio.Reader, t *tally) (keep bool) {
 	t.started.Add(1)
 	_, err := io.WriteString(conn, post)

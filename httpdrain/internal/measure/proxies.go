@@ -21,8 +21,8 @@ import (
 type proxy struct {
 	name     string
 	upstream string // the protocol that the proxy speaks to the servers
-	// config is the configuration file. The method start replaces its placeholders. The proxy listens
-	// on DIR/socket, or on FRONT if that occurs in config or in command.
+	// config is the configuration file. The method start replaces its placeholders. The proxy
+	// listens on DIR/socket, or on FRONT if that occurs in config or in command.
 	config  string
 	command []string
 	body    string // body of each request

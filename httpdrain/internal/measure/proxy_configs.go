@@ -102,8 +102,8 @@ http:// {
 `
 
 // Traefik connects to the other server only with the middleware retry, which repeats a request
-// unless it has connected and sent a part of it. It may choose the server that is away many times in
-// a row, so it is given more attempts than it can need.
+// unless it has connected and sent a part of it. It may choose the server that is away many times
+// in a row, so it is given more attempts than it can need.
 const traefikConfig = `
 http:
   routers:

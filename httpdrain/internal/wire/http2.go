@@ -20,8 +20,8 @@ const (
 	LastStream         = 1<<31 - 1
 )
 
-// PingData is the data of the PING that follows the first GOAWAY. The server's own PINGs have random
-// data.
+// PingData is the data of the PING that follows the first GOAWAY. The server's own PINGs have
+// random data.
 const PingData = "swansong"
 
 // GoAway returns a GOAWAY frame, which refuses all streams above last.

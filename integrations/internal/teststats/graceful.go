@@ -13,8 +13,8 @@ import (
 	"github.com/swansong-go/swansong/graceful"
 )
 
-// Graceful runs programs until no two counters of graceful.ReadStats are equal and none is zero. The
-// test may already have run other programs.
+// Graceful runs programs until no two counters of graceful.ReadStats are equal and none is zero.
+// The test may already have run other programs.
 func Graceful(t *testing.T) (st graceful.Stats) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

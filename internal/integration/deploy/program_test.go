@@ -128,8 +128,8 @@ func listensAt(args []string, flag string) string {
 	return ""
 }
 
-// The example runs with the arguments and the environment of the manifests, listens on their ports, and
-// answers their probes.
+// The example runs with the arguments and the environment of the manifests, listens on their ports,
+// and answers their probes.
 func TestDeploymentFile_RunsExample(t *testing.T) {
 	program := buildExample(t)
 	d := deployment(t, "deployment.yaml")
@@ -186,8 +186,8 @@ func TestDeploymentFile_RunsExample(t *testing.T) {
 }
 
 // The example runs with the command line and the environment of the unit, with the socket of the
-// .socket unit, and tells systemd when it is ready and when it stops. A client that connects while no
-// process runs is answered by the next one.
+// .socket unit, and tells systemd when it is ready and when it stops. A client that connects while
+// no process runs is answered by the next one.
 func TestServiceFile_RunsExample(t *testing.T) {
 	program := buildExample(t)
 	read := func(name string) string {

@@ -20,8 +20,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// A goroutine of h2spec blocks for ever if a handshake takes longer than the time-out of the case,
-	// as it can on a busy machine.
+	// A goroutine of h2spec blocks for ever if a handshake takes longer than the time-out of the
+	// case, as it can on a busy machine.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/summerwind/h2spec/spec.(*Conn).handshakeAsClient.func1"))
 }
 

@@ -87,8 +87,8 @@ func runCase(c *spec.TestCase, addr *net.TCPAddr, secure bool, timeout time.Dura
 	return c.Run(conf, conn)
 }
 
-// startHTTP2 starts a server with net/http alone or with httpdrain, over TLS or with h2c. The end of
-// the test closes it.
+// startHTTP2 starts a server with net/http alone or with httpdrain, over TLS or with h2c. The end
+// of the test closes it.
 func startHTTP2(t *testing.T, secure, drained bool) *net.TCPAddr {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

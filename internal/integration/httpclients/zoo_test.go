@@ -37,7 +37,8 @@ type program struct {
 	failed func(matches []string, answered int) (requests, failures int)
 }
 
-// The scripts of testdata print the number of requests, the number of failures and the first failure.
+// The scripts of testdata print the number of requests, the number of failures and the first
+// failure.
 var (
 	counts     = regexp.MustCompile(`^(\d+) (\d+)`)
 	readCounts = func(m []string, _ int) (int, int) { return number(m[1]), number(m[2]) }
@@ -181,7 +182,8 @@ func testProgram(t *testing.T, p program) (failed string) {
 	return failed
 }
 
-// run runs the program once, and returns the number of requests and of failures, and what it prints.
+// run runs the program once, and returns the number of requests and of failures, and what it
+// prints.
 func (p program) run(t *testing.T, url string, answered *atomic.Int64) (requests, failures int, output string) {
 	args := make([]string, len(p.command))
 	for i, a := range p.command {

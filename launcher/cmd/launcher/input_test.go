@@ -273,8 +273,8 @@ func TestCommandLine_ErrorMessagesSayWhatUserCanDo(t *testing.T) {
 	}
 }
 
-// A configuration can come from a pipe, which can be read only once. An error at the start names the
-// line, and the launcher does not wait for the pipe again.
+// A configuration can come from a pipe, which can be read only once. An error at the start names
+// the line, and the launcher does not wait for the pipe again.
 func TestRun_DoesNotReadPipeAgainAfterError(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

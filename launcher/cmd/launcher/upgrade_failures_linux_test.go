@@ -147,8 +147,8 @@ process_groups:
 	}
 }
 
-// liar returns a program that answers the check of an upgrade as the launcher command does, and then
-// does something else.
+// liar returns a program that answers the check of an upgrade as the launcher command does, and
+// then does something else.
 func (s *site) liar(does string) string {
 	s.t.Helper()
 	script := filepath.Join(s.dir, "script")

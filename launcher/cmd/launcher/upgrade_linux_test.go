@@ -202,8 +202,8 @@ process_groups:
 	}
 }
 
-// unread returns the number of bytes that a process has written to its stdout, a pipe, and that have
-// not been read.
+// unread returns the number of bytes that a process has written to its stdout, a pipe, and that
+// have not been read.
 func unread(t *testing.T, pid int) int {
 	t.Helper()
 	pipe, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/1", pid), os.O_WRONLY, 0)
@@ -263,8 +263,8 @@ func TestUpgrade_IfNewProgramRefusesOldLauncherContinues(t *testing.T) {
 	testkit.Equal(t, "processes", d.status().pids(), before)
 }
 
-// A process that an upgrade keeps is in its state since the same time as before, also if it is being
-// stopped, after any number of upgrades.
+// A process that an upgrade keeps is in its state since the same time as before, also if it is
+// being stopped, after any number of upgrades.
 func TestUpgrade_KeepsTimeSinceWhichProcessIsInItsState(t *testing.T) {
 	s := newSite(t, webFile+`  - name: hang
     command: RUNNER
@@ -366,8 +366,8 @@ func TestUpgrade_SeveralUpgradeSignalsAndSIGTERMDoNoHarm(t *testing.T) {
 	testkit.Equal(t, "exit code", d.stops(), 0)
 }
 
-// What differs in the file is applied by an upgrade: other addresses, which a reload refuses, groups
-// that are new, and groups that are gone.
+// What differs in the file is applied by an upgrade: other addresses, which a reload refuses,
+// groups that are new, and groups that are gone.
 func TestUpgrade_AppliesChangesOfFileThatReloadRefuses(t *testing.T) {
 	host := fmt.Sprintf("127.%d.%d.78", 1+os.Getpid()>>8&127, os.Getpid()&255) // an address that no other test uses
 	first, second := host+":8001", host+":8002"

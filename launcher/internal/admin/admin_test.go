@@ -166,8 +166,8 @@ func TestNotifyReady_IsAcceptedOnlyFromProcessItself(t *testing.T) {
 	}
 }
 
-// On a socket for the processes of another user, only processes that run as that user notify, and there
-// are no calls of operators.
+// On a socket for the processes of another user, only processes that run as that user notify, and
+// there are no calls of operators.
 func TestServeUser_AcceptsOnlyNotificationsOfProcessesOfUser(t *testing.T) {
 	dir, err := os.MkdirTemp("", "admin")
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// An ordinary user cannot start processes as another user. The command validate says so, too, before
-// the launcher does.
+// An ordinary user cannot start processes as another user. The command validate says so, too,
+// before the launcher does.
 func TestLookUp_NeedsPrivilegeForOtherUser(t *testing.T) {
 	if os.Geteuid() == 0 {
 		const nobody = 65534

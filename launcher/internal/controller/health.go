@@ -27,8 +27,9 @@ type Health struct {
 	Roll     *RollStatus // nil if no roll is under way or paused
 	Stopping bool
 	Stopped  bool // an operator has stopped the group, which has no processes until [launcher.Manager.StartGroup]
-	// Unrecorded has the ids of processes to be kept that end with the launcher nevertheless, because
-	// the state file cannot be written, or because the pipes for their output could not be made.
+	// Unrecorded has the ids of processes to be kept that end with the launcher nevertheless,
+	// because the state file cannot be written, or because the pipes for their output could not be
+	// made.
 	Unrecorded []string
 	StopsAfter []string         // while the group stops: names of the groups that depend on it and still have processes
 	Processes  []process.Status // processes that exist, oldest first, then processes that have ended, latest last

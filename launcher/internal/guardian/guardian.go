@@ -60,7 +60,8 @@ type Config struct {
 
 	Secrets func() []string // returns the secret values that the guardian has to mask
 	// A process that is to outlive the launcher (Keep) may be missing from the state file.
-	// Unrecorded returns what identifies each such process: its cgroup, or a mark in its environment.
+	// Unrecorded returns what identifies each such process: its cgroup, or a mark in its
+	// environment.
 	Unrecorded func() []proc.Containment
 
 	Report func(message string)             // called when the guardian has ended by itself, or cannot be started

@@ -64,8 +64,8 @@ func TestAuto_ShorterHealthCheckTimeoutReplacesSettleTime(t *testing.T) {
 	testkit.Equal(t, "state", m.State, lifecycle.Ready)
 }
 
-// A process with protocol auto that answers a call, or sends READY=1, is ready when it says so, even
-// long after the settle time.
+// A process with protocol auto that answers a call, or sends READY=1, is ready when it says so,
+// even long after the settle time.
 func TestAuto_ReportingProcessIsReadyWhenItSaysSo(t *testing.T) {
 	m := spawn(config(auto))
 	m.readiness(pb.ReadinessResponse_STARTING)
@@ -151,8 +151,8 @@ func TestAuto_ProcessThatSendsNoMessageIsReadyWhenProbesSucceed(t *testing.T) {
 	testkit.Equal(t, "state", m.State, lifecycle.Starting)
 }
 
-// A process that was taken for silent and then uses the lifecycle protocol is stopped by it. Reports
-// that it is still starting do not fail it.
+// A process that was taken for silent and then uses the lifecycle protocol is stopped by it.
+// Reports that it is still starting do not fail it.
 func TestAuto_ProcessThatUsesLifecycleProtocolLateIsStoppedByIt(t *testing.T) {
 	m := spawn(config(auto))
 	m.readinessFails(codes.Unavailable)
@@ -235,7 +235,8 @@ func TestNotify_MessageExtendsDeadlineOfStart(t *testing.T) {
 	testkit.Equal(t, "time until the last possible deadline", m.next(), 11*time.Second)
 }
 
-// With an enforced grace period, EXTEND_TIMEOUT_USEC moves the deadline of the stop, up to the maximum.
+// With an enforced grace period, EXTEND_TIMEOUT_USEC moves the deadline of the stop, up to the
+// maximum.
 func TestNotify_MessageExtendsDeadlineOfStop(t *testing.T) {
 	m := spawn(config(graceNotify))
 	m.notify("READY=1")

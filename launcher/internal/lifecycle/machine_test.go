@@ -177,8 +177,8 @@ func TestShutdown_ProcessThatAsksGetsMoreTimeUpToMaximum(t *testing.T) {
 	})
 }
 
-// By default the launcher does not end a process whose grace period is over. It asks the process for
-// its state, and reports the answer once.
+// By default the launcher does not end a process whose grace period is over. It asks the process
+// for its state, and reports the answer once.
 func TestGracePeriod_ByDefaultItsEndIsReportedAndStopsNoProcess(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -244,8 +244,8 @@ func TestShorterDeadline_IsSentToDrainingProcessWhenLauncherStops(t *testing.T) 
 	}
 }
 
-// If the launcher is stopped while the first call is on its way, the process is asked again after its
-// answer.
+// If the launcher is stopped while the first call is on its way, the process is asked again after
+// its answer.
 func TestShorterDeadline_IsSentOnceFirstShutdownCallIsAnswered(t *testing.T) {
 	m := ready(config(nil))
 	m.stop()

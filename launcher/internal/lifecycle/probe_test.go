@@ -19,8 +19,8 @@ func (m *simulation) probe(r probe.Role, err string) []string {
 
 func tcp() spec.Probe { return spec.Probe{TCPSocket: spec.TCPSocketAction{Port: "1"}} }
 
-// A process with protocol signals and probes becomes ready when its startup and readiness probes have
-// succeeded, and not before.
+// A process with protocol signals and probes becomes ready when its startup and readiness probes
+// have succeeded, and not before.
 func TestReadiness_NeedsStartupAndReadinessProbe(t *testing.T) {
 	m := spawn(config(func(cfg *spec.Group) {
 		cfg.Protocol, cfg.StartupProbe, cfg.ReadinessProbe = spec.Signals, tcp(), tcp()
@@ -75,8 +75,8 @@ func TestReadiness_ReadyProcessHasNoMessageOfEarlierFailedProbe(t *testing.T) {
 	}
 }
 
-// The answer to a call made before the process reported that it is ready does not replace that report
-// while a probe still has to succeed.
+// The answer to a call made before the process reported that it is ready does not replace that
+// report while a probe still has to succeed.
 func TestReadiness_AnswerToEarlierCallDoesNotReplaceReadyReport(t *testing.T) {
 	for name, answer := range map[string]func(m *simulation) []string{
 		"warming":   func(m *simulation) []string { return m.readiness(pb.ReadinessResponse_WARMING) },
@@ -112,8 +112,8 @@ func TestProbe_ReadinessFailureTakesProcessOutOfRouting(t *testing.T) {
 	testkit.Equal(t, "actions of a late result", m.probe(probe.Readiness, ""), none)
 }
 
-// A failed liveness probe stops the process as any other stop: it leaves the routing and drains, within
-// the termination grace period of the probe.
+// A failed liveness probe stops the process as any other stop: it leaves the routing and drains,
+// within the termination grace period of the probe.
 func TestProbe_LivenessFailureStopsProcess(t *testing.T) {
 	for _, limit := range []time.Duration{0, 4 * time.Second} {
 		m := spawn(config(func(cfg *spec.Group) {
@@ -132,8 +132,8 @@ func TestProbe_LivenessFailureStopsProcess(t *testing.T) {
 	}
 }
 
-// A failed startup probe, or a liveness probe that fails before the process is ready, gives the process
-// up: there is no work to lose.
+// A failed startup probe, or a liveness probe that fails before the process is ready, gives the
+// process up: there is no work to lose.
 func TestProbe_StartupFailureTerminatesProcess(t *testing.T) {
 	for _, role := range []probe.Role{probe.Startup, probe.Liveness} {
 		m := spawn(config(func(cfg *spec.Group) {

@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// A roll of servers that do not know the launcher loses no request with any kind of probe, and pauses
-// if the probe fails for the new servers. This is the short form of the measurement.
+// A roll of servers that do not know the launcher loses no request with any kind of probe, and
+// pauses if the probe fails for the new servers. This is the short form of the measurement.
 func TestProbes_RollLosesNoRequest(t *testing.T) {
 	for _, c := range []struct {
 		kind, role int

@@ -82,8 +82,8 @@ func (e endless) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// A pause in the middle of a line loses nothing and splits nothing: another reader goes on with what
-// the first one has kept.
+// A pause in the middle of a line loses nothing and splits nothing: another reader goes on with
+// what the first one has kept.
 func TestReadLines_NextReaderContinuesUnfinishedLineAfterPause(t *testing.T) {
 	p, err := proc.Start(proc.Spec{Args: []string{"/bin/sh", "-c", "echo one; printf tw; read x; echo o; echo three"}})
 	if err != nil {

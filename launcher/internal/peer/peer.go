@@ -53,8 +53,8 @@ func Listen(path string) (net.Listener, error) {
 		return nil, fmt.Errorf("peer: %w", err)
 	}
 	// Until the mode of the socket is changed, other users are kept out only by the mode of the
-	// directory, 0700. A directory of package userdir can be entered by all; there, the check of the
-	// credentials refuses them.
+	// directory, 0700. A directory of package userdir can be entered by all; there, the check of
+	// the credentials refuses them.
 	if err := os.Chmod(path, 0o600); err != nil {
 		ln.Close()
 		return nil, fmt.Errorf("peer: %w", err)

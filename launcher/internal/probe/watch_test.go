@@ -109,7 +109,8 @@ func TestWatch_StartupAndLivenessProbesEndAfterFailure(t *testing.T) {
 	}
 }
 
-// A check that takes too long has failed. The next one begins a period after the beginning of the last.
+// A check that takes too long has failed. The next one begins a period after the beginning of the
+// last.
 func TestWatch_CheckThatTimesOutHasFailed(t *testing.T) {
 	var begun []time.Duration
 	got := watch(t, spec.Group{LivenessProbe: probed(0, 1, 2)}, time.Hour, func(at time.Duration, ctx context.Context, _ spec.Probe) error {

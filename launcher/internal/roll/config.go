@@ -13,7 +13,8 @@ const (
 
 func (f OnFailure) String() string { return [...]string{"pause", "rollback", "continue"}[f] }
 
-// A Config holds the rules of a roll. Package spec checks it, as part of the configuration of a group.
+// A Config holds the rules of a roll. Package spec checks it, as part of the configuration of a
+// group.
 type Config struct {
 	Desired    int // number of instances at the end of the roll
 	MinHealthy int // number of instances that must stay available, 0 ≤ MinHealthy ≤ Desired

@@ -422,8 +422,8 @@ func TestConfig_BackoffDoesNotOverflow(t *testing.T) {
 	}
 }
 
-// While a roll waits for canaries, an old instance takes the place of one that fails, as soon as the
-// caller allows it.
+// While a roll waits for canaries, an old instance takes the place of one that fails, as soon as
+// the caller allows it.
 func TestNext_StartsOldInstanceWhileWaitingForCanary(t *testing.T) {
 	w := begin(roll.Config{Desired: 3, MinHealthy: 2, MaxSurge: 1, Canary: 1, CanaryWait: time.Minute}, 3)
 	w.isReady("new-4")

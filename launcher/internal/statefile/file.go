@@ -23,9 +23,9 @@ type envelope struct {
 const (
 	format = "swansong launcher state"
 
-	// version grows when a field is added or changes its meaning, but only once between two releases.
-	// A launcher reads its own version and the one before. Launchers built between two releases read
-	// only what launchers built before them wrote.
+	// version grows when a field is added or changes its meaning, but only once between two
+	// releases. A launcher reads its own version and the one before. Launchers built between two
+	// releases read only what launchers built before them wrote.
 	version = 2
 )
 

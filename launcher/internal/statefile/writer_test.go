@@ -188,8 +188,8 @@ func TestWriter_ReportsHangingDiskAndRecovery(t *testing.T) {
 	})
 }
 
-// A group without newer keys has the digest that a launcher of the previous version has recorded, so
-// that an update of the launcher alone rolls nothing.
+// A group without newer keys has the digest that a launcher of the previous version has recorded,
+// so that an update of the launcher alone rolls nothing.
 func TestDigest_EqualsDigestOfPreviousVersion(t *testing.T) {
 	g := spec.Group{Name: "web", Command: []string{"serve", "--fast"}, WorkDir: "/srv", Env: []string{"A=1"}, Protocol: spec.GRPC,
 		Transport: spec.Transport{Network: "unix"}, Listen: []spec.Listen{{Network: "tcp", Address: ":8080"}}, Log: spec.Log{Dir: "/var/log"},

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A call that has run out of time does not show that a process serves the lifecycle protocol, unless
-// the process listens.
+// A call that has run out of time does not show that a process serves the lifecycle protocol,
+// unless the process listens.
 func TestUnavailableIfUnserved_ReplacesTimeoutUnlessProcessListens(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	c := transport.New(transport.Config{Process: "web-1", Poll: time.Minute})

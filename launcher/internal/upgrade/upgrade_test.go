@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Close waits for all that have entered. While it waits, others can still enter, and once the gate is
-// closed, they wait until it is open.
+// Close waits for all that have entered. While it waits, others can still enter, and once the gate
+// is closed, they wait until it is open.
 func TestGate_CloseWaitsForCallersInsideThenBlocksNewOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g upgrade.Gate

@@ -80,7 +80,8 @@ func (s *Server) Serve(in io.Reader, out io.Writer, hang func()) (code int) {
 			return s.Code
 		}
 		if err != nil {
-			// The output of a client that was killed, or gave up, may end in the middle of a message.
+			// The output of a client that was killed, or gave up, may end in the middle of a
+			// message.
 			if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.ErrClosedPipe) {
 				s.fault("cannot read a message: " + err.Error())
 			}
@@ -259,8 +260,8 @@ func (s *Server) breakProtocol(method string) bool {
 	return true
 }
 
-// ask sends a request to the client. If delayed is not nil, it is the id of a client request that is
-// answered with the client's response.
+// ask sends a request to the client. If delayed is not nil, it is the id of a client request that
+// is answered with the client's response.
 func (s *Server) ask(delayed json.RawMessage) {
 	s.mu.Lock()
 	s.nextID++

@@ -20,7 +20,8 @@ type Counts struct {
 	Goroutines  int
 }
 
-// Count counts what belongs to this program. On systems without /proc it counts the goroutines only.
+// Count counts what belongs to this program. On systems without /proc it counts the goroutines
+// only.
 func Count() Counts {
 	c := Counts{Cgroups: len(proc.Cgroups()), Goroutines: runtime.NumGoroutine()}
 	files, _ := os.ReadDir("/proc/self/fd")

@@ -8,8 +8,8 @@
 //	go run ./lspconn/internal/measure [-starts 1000] [-runs 30] [-load 20] [-servers bin/lsp] [-only gopls,tsc] [-write]
 //
 // It fails if anything is left, if a Close returns after its deadline, or if a real server is
-// Unconfirmed. A server of the runs as an ordinary user may be Unconfirmed, but its report must then
-// name a process.
+// Unconfirmed. A server of the runs as an ordinary user may be Unconfirmed, but its report must
+// then name a process.
 package main
 
 import (

@@ -104,6 +104,6 @@ func goVet(tool string, args ...string) (findings []string, failed bool) {
 	return findings, err != nil
 }
 
-// finding matches file.go:line:column: message; what to do. Not every message says what to do. A tab
-// in front of the message marks a related place, which is no finding.
+// finding matches file.go:line:column: message; what to do. Not every message says what to do. A
+// tab in front of the message marks a related place, which is no finding.
 var finding = regexp.MustCompile(`(?m)^(?:\./)?(.+\.go:\d+):\d+: ([^\s;][^;\n]*)`)

@@ -161,7 +161,8 @@ func stopUnderLoad(how way, l load, t *tally) time.Duration {
 	return took
 }
 
-// sendAll sends requests that cannot be repeated, one after another, until it cannot connect any more.
+// sendAll sends requests that cannot be repeated, one after another, until it cannot connect any
+// more.
 func sendAll(ctx context.Context, tr *http3.Transport, url string, pause time.Duration, t *tally) {
 	for {
 		t.started.Add(1)

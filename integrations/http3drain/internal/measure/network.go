@@ -12,8 +12,8 @@ import (
 	"github.com/quic-go/quic-go/testutils/simnet"
 )
 
-// A network connects clients and a server: the loopback interface or, if there is a delay, a simulated
-// network.
+// A network connects clients and a server: the loopback interface or, if there is a delay, a
+// simulated network.
 type network struct {
 	router *simnet.PerfectRouter
 	delay  time.Duration // delay of each packet, in each direction
