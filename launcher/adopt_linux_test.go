@@ -242,6 +242,19 @@ func TestLauncherDeath_StateFileDescribesAdoptedProcessCompletely(t *testing.T) 
 	testkit.Equal(t, "entry in the state file", launcher.RestoredAndRecalled(h.Manager, kept(runners("web", 1)), want), want)
 }
 
+// A process that was adopted, and has to be killed when the launcher is stopped, is counted as such
+// although its exit status cannot be known.
+func TestLauncherDeath_StatsCountAdoptedProcessesKilledAtStop(t *testing.T) {
+	g := kept(runners("web", 2, "--behavior", "hang"))
+	g.Shutdown.Grace, g.Shutdown.Max, g.Shutdown.SIGTERMTimeout = time.Millisecond, time.Millisecond, time.Millisecond
+	cfg, _ := orphans(t, g)
+	h := launchWith(t, cfg).ready()
+	h.close()
+	s := h.Stats().Groups["web"]
+	testkit.Equal(t, "ends", s.Ends, map[launcher.Outcome]uint64{launcher.Unknown: 2})
+	testkit.Equal(t, "ends by force", s.ForcedAtStop, uint64(2))
+}
+
 // A process that has chosen a port and reported it to the earlier launcher is stopped over that
 // port by the next one.
 func TestLauncherDeath_NextLauncherStopsProcessOverTCP(t *testing.T) {

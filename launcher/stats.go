@@ -29,7 +29,7 @@ type GroupStats struct {
 	Extensions        uint64                // number of requests of processes for more time
 	Unconfirmed       uint64                // number of processes that had not been seen to end two seconds after SIGKILL
 	Survivors         uint64                // number of descendants that could not be killed
-	ForcedAtStop      uint64                // of Ends[Killed], the number since the launcher itself was told to stop
+	ForcedAtStop      uint64                // number of processes that were sent SIGTERM or SIGKILL at a deadline, and ended after the launcher itself was told to stop
 	RollsBegun        uint64
 	Rolls             map[string]uint64 // number of rolls by result: done, rolled back, degraded, interrupted, superseded, or paused, which does not end the roll
 	RouterErrors      uint64

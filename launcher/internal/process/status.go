@@ -63,7 +63,9 @@ func (p *Process) update(m *lifecycle.Machine, before lifecycle.State, e lifecyc
 	wasReady := !p.Status().ReadyAt.IsZero()
 	st, isNew := p.store(m, before, e)
 	if st.State != before {
-		p.publish(p.transition(st, before, wasReady))
+		t := p.transition(st, before, wasReady)
+		t.Forced = st.State.Ended() && (e.Exit.Killed || e.Exit.Terminated)
+		p.publish(t)
 	}
 	if len(st.Survivors) > 0 && m.Ended() {
 		p.publish(events.Event{Kind: events.Alarm, Message: "could not be killed: " + strings.Join(st.Survivors, ", ")})
