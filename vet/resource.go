@@ -320,7 +320,7 @@ func (res *resource) follow(visit func(ast.Node)) (lost []ast.Node) {
 }
 
 // start returns the place from which the resource is held: a block of the control-flow graph, and
-// the index of a node in the block.
+// the index of a node in the block. The block is nil if def cannot be reached.
 func (res *resource) start() (*cfg.Block, int) {
 	if res.def == nil {
 		return res.graph.Blocks[0], 0

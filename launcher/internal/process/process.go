@@ -85,7 +85,7 @@ type Process struct {
 	scope    *ctxshutdown.Swansong // the scope of the process, which completes when the process has ended
 
 	adopted *statefile.Process // the entry in the state file, if an earlier launcher started the process; otherwise nil
-	// unkept: the process ends with the launcher, although those of its group are to outlive it.
+	// unkept says that the process ends with the launcher, although its group has Keep.
 	unkept atomic.Bool
 
 	inbox    chan lifecycle.Event
