@@ -59,6 +59,9 @@
 //     closes the connection, and a library that discards unread data at the close then loses the
 //     rest of the response. The client of quic-go discards such data, and closes the connection
 //     itself only after the program has read everything, or closed the body.
+//   - A client of quic-go (0.65) that receives a GOAWAY in the moment in which it begins a request,
+//     and has no other request on the connection, closes the connection itself. The request fails
+//     with H3_NO_ERROR (local). That happened to 4 of 224,000 requests. No server can prevent it.
 //   - The server waits ten seconds at most for a client to acknowledge a response. A client that
 //     has disappeared without closing its connection delays the drain by that time.
 //   - A process that takes over the same port does not know the connections of its predecessor. Give

@@ -19,7 +19,7 @@ func TestStopUnderLoad_LosesNoRequest(t *testing.T) {
 			if n.lost.Load() > 0 {
 				t.Errorf("%d requests of %d were lost", n.lost.Load(), n.started.Load())
 			}
-			t.Logf("%d requests, %d refused, %d not sent", n.started.Load(), n.refused.Load(), n.unsent.Load())
+			t.Logf("%d requests, %d refused, %d not sent, %d closed", n.started.Load(), n.refused.Load(), n.unsent.Load(), n.closed.Load())
 		})
 	}
 }
