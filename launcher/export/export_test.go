@@ -245,6 +245,26 @@ func TestExport_ReportsThatTotalDeadlineIsNotExported(t *testing.T) {
 	}
 }
 
+// A setting that a target does not support is reported once, for a service and for a job.
+func TestExport_ReportsEachGapOnce(t *testing.T) {
+	const settings = "command: kv, args: [--password=hunter2, '{dir}'], env: {API_TOKEN: hunter2}, env_file: [/etc/kv.env], " +
+		"pre_stop: [{command: hook, args: [--password=hunter2, '{socket}', '{id}']}], livenessProbe: {exec: {command: [a, '{id}']}}"
+	for _, target := range export.Targets() {
+		for _, kind := range []string{"service", "job"} {
+			reported := map[export.Gap]bool{}
+			for _, g := range to(t, target, parse(t, "process_groups: [{name: kv, kind: "+kind+", "+settings+"}]")).Gaps {
+				if reported[g] {
+					t.Errorf("%s: %s: twice: %v", target, kind, g)
+				}
+				reported[g] = true
+			}
+			if !reported[export.Gap{Group: "kv", Key: "args", What: "has a secret, which is not exported; pass it by env or by a file"}] {
+				t.Errorf("%s: %s: the secret in args is not reported: %v", target, kind, reported)
+			}
+		}
+	}
+}
+
 func TestKubernetes_ConvertsLimitsOfRollingUpdate(t *testing.T) {
 	for _, c := range []struct{ group, want string }{
 		{"desired_instances: 3, min_healthy_instances: 2", "maxSurge: 1\n      maxUnavailable: 1\n"},

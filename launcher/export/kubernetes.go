@@ -192,10 +192,12 @@ type exec struct {
 // Secrets are read from a Secret with the name of the group.
 func Kubernetes(c *config.Config) (*Result, error) {
 	return each(c, &Result{}, func(g group) error {
-		var object any = g.deployment()
+		var object any
 		name := g.Name + ".deployment.yaml"
 		if g.Job {
 			object, name = g.kubernetesJob(), g.Name+".job.yaml"
+		} else {
+			object = g.deployment()
 		}
 		text, err := yaml.Dump(object, yaml.WithLineWidth(-1))
 		if err != nil {
