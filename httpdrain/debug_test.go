@@ -57,6 +57,7 @@ func TestDebug_DrainSendsWholeResponseOnConnectionWithEventStream(t *testing.T) 
 		p.send(preface + frame(4, 0, "") + request2(1, "/slow") + request2(3, "/events"))
 		synctest.Wait()
 		v.s.Shutdown()
+		time.Sleep(10 * time.Millisecond) // the first GOAWAY follows when the client has been quiet for 5 ms
 		synctest.Wait()
 		slow.limited.Store(true)
 		p.send(frame(6, 0, "01234567")) // sends a ping; the server's answer is the last data that the client reads at full speed

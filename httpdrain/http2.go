@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/swansong-go/swansong/httpdrain/internal/wire"
@@ -112,7 +113,6 @@ func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState
 	h := newHTTP2Conn(c, plain, prefix)
 	additional := copySettings(sv.Server)
 	c.setHTTP2(h, additional)
-	closed := make(chan struct{})
 	additional.Protocols = new(http.Protocols)
 	additional.Protocols.SetUnencryptedHTTP2(true)
 	additional.TLSConfig, additional.TLSNextProto = nil, nil
@@ -129,7 +129,7 @@ func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState
 		case http.StateActive, http.StateIdle:
 			sv.onConnState(h, s)
 		case http.StateClosed:
-			close(closed)
+			close(h.closed)
 		}
 	}
 	additional.Serve(&oneConn{}) // Serve configures HTTP/2, and returns because there is no connection
@@ -139,7 +139,7 @@ func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState
 		additional.TLSNextProto[protoPlaintext] = func(_ *http.Server, tc *tls.Conn, h http.Handler) { serve(sv.Server, tc, h) }
 	}
 	additional.Serve(&oneConn{conn: h}) // Serve starts a goroutine for the connection and returns
-	<-closed
+	<-h.closed
 }
 
 // serveGeneral answers OPTIONS *, as net/http does without calling the handler of the server,
@@ -256,9 +256,11 @@ func unencrypted(tc *tls.Conn) net.Conn {
 type http2Conn struct {
 	net.Conn
 	conn   *conn
-	prefix string // bytes that have been read already, and that Read returns first
+	closed chan struct{} // closed when the server has closed the connection
+	prefix string        // bytes that have been read already, and that Read returns first
 	in     wire.FrameScanner
-	header int // number of bytes of the preface, which precedes the client's frames, read so far
+	reads  atomic.Uint32 // number of reads that have returned
+	header int           // number of bytes of the preface, which precedes the client's frames, read so far
 
 	// A goroutine that writes puts an element into lock, which has room for one. So lock guards the
 	// fields below like a mutex. A real mutex would stop the clock of a synctest bubble while the
@@ -269,7 +271,7 @@ type http2Conn struct {
 }
 
 func newHTTP2Conn(c *conn, plain net.Conn, prefix string) *http2Conn {
-	return &http2Conn{Conn: plain, conn: c, prefix: prefix, lock: make(chan struct{}, 1)}
+	return &http2Conn{Conn: plain, conn: c, closed: make(chan struct{}), prefix: prefix, lock: make(chan struct{}, 1)}
 }
 
 func (h *http2Conn) itself() *conn { return h.conn }
@@ -280,6 +282,7 @@ func (h *http2Conn) Read(b []byte) (n int, err error) {
 		h.prefix = h.prefix[n:]
 	} else {
 		n, err = h.Conn.Read(b)
+		h.reads.Add(1)
 	}
 	frames := b[:n]
 	if h.header < len(wire.Preface) {
@@ -312,11 +315,33 @@ func (h *http2Conn) ReadFrom(r io.Reader) (int64, error) {
 // announce tells the client to open no more streams: it makes the http2Conn write a GOAWAY that
 // refuses no stream, and a PING. When the client has answered the PING, it has seen the GOAWAY.
 // announce blocks while the client does not read.
+//
+// If a GOAWAY arrives while a request waits for its turn to be sent on the connection, the client of
+// net/http fails that request, unless it has GetBody. So before the GOAWAY, announce holds back what
+// the server writes, until the client is quiet: a client that waits for its responses has no further
+// request to send. See TestServe_SendsFirstGoAwayWhenClientIsQuiet.
 func (h *http2Conn) announce() {
 	h.lock <- struct{}{}
 	defer func() { <-h.lock }()
+	h.awaitQuiet()
 	h.announcing = true
 	h.writeAnnouncement()
+}
+
+// awaitQuiet waits until the client has sent nothing for 5 ms, or for 100 ms at most. It returns at
+// once if the connection is closed.
+func (h *http2Conn) awaitQuiet() {
+	for range 20 {
+		before := h.reads.Load()
+		select {
+		case <-h.closed:
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
+		if h.reads.Load() == before {
+			return
+		}
+	}
 }
 
 // writeAnnouncement writes the GOAWAY and the PING of announce, if they are still to be written and

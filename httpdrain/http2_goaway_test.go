@@ -81,6 +81,56 @@ func TestServe_SendsFinalGoAwayOnlyAfterClientSawFirst(t *testing.T) {
 	})
 }
 
+// Before the first GOAWAY, the server holds back its responses until the client has sent nothing for
+// 5 ms, or for 100 ms at most. docs/internals/process.md#http2
+func TestServe_SendsFirstGoAwayWhenClientIsQuiet(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		requests int // number of requests that the client sends during the drain, one every 4 ms
+		want     time.Duration
+	}{
+		{"no request", 0, 5 * time.Millisecond},
+		{"three requests", 3, 20 * time.Millisecond},
+		{"requests without a pause", 60, 100 * time.Millisecond},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ln := listenInMemory()
+				v := startOn(t, ln, plain2(ok))
+				p := ln.dial(t)
+				p.send(preface + frame(4, 0, "") + request2(1, "/"))
+				p.next(0)
+				synctest.Wait()
+				v.s.Shutdown()
+				<-v.drains
+				began := time.Now()
+				sent := make(chan struct{})
+				go func() {
+					defer close(sent)
+					for i := range test.requests {
+						time.Sleep(4 * time.Millisecond)
+						p.send(request2(byte(3+2*i), "/"))
+					}
+				}()
+				if f := p.next(1, 7); f.typ != 7 {
+					t.Errorf("a frame of type %d before the GOAWAY, want no response", f.typ)
+				}
+				if took := time.Since(began); took != test.want {
+					t.Errorf("the GOAWAY follows %v after the start of the drain, want %v", took, test.want)
+				}
+				ping := p.next(6)
+				for range test.requests {
+					p.next(0) // every request gets its response
+				}
+				<-sent
+				p.send(frame(6, 1, ping.payload))
+				go io.Copy(io.Discard, p.in)
+				v.drained()
+			})
+		})
+	}
+}
+
 // The first GOAWAY is not put between the frames of one header.
 func TestServe_PutsNoGoAwayBetweenFramesOfHeader(t *testing.T) {
 	const endHeaders = 4
