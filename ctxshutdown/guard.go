@@ -88,7 +88,7 @@ func (g *Guard) Release() {
 		return
 	}
 	s, c := g.scope, g.count
-	g.scope, g.count = nil, nil // a retained released Guard must not keep the scope alive
+	g.scope, g.count = nil, nil // a reference to a released Guard must not keep the scope in memory
 	if r := g.trace; r != nil {
 		g.trace = nil // the record can contain a request, which must not stay in memory
 		s.releaseTraced(r, c)

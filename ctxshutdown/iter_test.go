@@ -108,7 +108,7 @@ func TestLoops_PassEveryPulledElementToBody(t *testing.T) {
 	for name, loop := range loops {
 		for _, when := range []string{"stopped in a body", "stopped in a pull"} {
 			if when == "stopped in a pull" && name == "All" {
-				continue // All receives from a channel, so no pull of an element can stop the scope
+				continue // the sequence of All only receives from a channel, which runs no code that could stop the scope
 			}
 			t.Run(name+"/"+when, func(t *testing.T) {
 				for k := range n + 1 {

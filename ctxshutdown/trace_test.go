@@ -201,8 +201,9 @@ func TestTrace_SecondReleaseKeepsRecordsOfOtherGuards(t *testing.T) {
 	testkit.Equal(t, "still reported as held", got, []string{site + " ×2"})
 }
 
-// When several goroutines release guards late, each release is logged with the right site.
-func TestTrace_LogsRightLineOfConcurrentReleasesAfterForce(t *testing.T) {
+// When several goroutines release guards after Force, each release is logged with the line of the
+// source that made it.
+func TestTrace_LogsSourceLineOfEachConcurrentReleaseAfterForce(t *testing.T) {
 	const goroutines, each = 4, 200
 	r := new(records)
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithTrace(), r.logger())

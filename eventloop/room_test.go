@@ -14,8 +14,8 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// A loop accepts as many callbacks as its limit, counts the others, and accepts another one when a
-// callback has finished. docs/internals/eventloop.md#limits
+// A loop accepts callbacks up to its limit. It refuses further ones, and counts the refusals, until
+// an accepted callback has finished. docs/internals/eventloop.md#limits
 func TestWithQueueLimit_PostRefusesAtLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context(), eventloop.WithQueueLimit(3))

@@ -10,7 +10,7 @@ import (
 // A mistake in the first example of the documentation, in the package comment and in func Example,
 // ends the program and prints the stack of the function that has made the mistake. If this function
 // is f, Run drains the program first. docs/internals/process.md#panics
-func TestExample_PanicInItsFunctionsEndsProgramWithStack(t *testing.T) {
+func TestExample_PanicInExampleFunctionEndsProgramAndPrintsStack(t *testing.T) {
 	const module = "github.com/swansong-go/swansong/"
 	inDoc := testkit.ExampleInDoc(t, `type database struct{}
 

@@ -201,7 +201,7 @@ func ExampleWithSignals() {
 // If an option has an invalid value, Run returns an error without calling f.
 func ExampleWithSoft() {
 	fmt.Println(graceful.Run(context.Background(), nothing, graceful.WithSoft(10)))
-	// Output: graceful: WithSoft(10ns): must be at least 1ms; is the unit missing, as in 10*time.Second?
+	// Output: graceful: WithSoft(10ns): must be at least 1ms; did you forget the unit, and mean 10*time.Second?
 }
 
 func nothing(*ctxshutdown.Swansong) error { return nil }

@@ -52,7 +52,7 @@ func checkDuration(option string, d, least time.Duration) error {
 	case d == 0:
 		return fmt.Errorf("graceful: %s(0s): must be at least %v; work needs time to finish", option, shortest)
 	case d < shortest:
-		return fmt.Errorf("graceful: %s(%v): must be at least %v; is the unit missing, as in %d*time.Second?", option, d, shortest, d)
+		return fmt.Errorf("graceful: %s(%v): must be at least %v; did you forget the unit, and mean %d*time.Second?", option, d, shortest, d)
 	case d > longest:
 		return fmt.Errorf("graceful: %s(%v): must be at most %v", option, d, longest)
 	}

@@ -50,7 +50,7 @@ func InOrder(ctx context.Context, stages ...*ctxshutdown.Swansong) error {
 	var failure []error
 	for _, s := range stages {
 		if cause := context.Cause(s); cause != nil && cause != ctxshutdown.ErrShutdown && refusal.Equal(cause, context.Cause(ctx)) {
-			failure = append(failure, fmt.Errorf("graceful: InOrder: %v was stopped together with its parent instead of in its turn; derive it from Work", s))
+			failure = append(failure, fmt.Errorf("graceful: InOrder: %v was stopped together with its parent instead of in its turn; create it from the context Work() of its parent", s))
 		}
 	}
 	for i, s := range stages {

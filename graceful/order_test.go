@@ -109,7 +109,7 @@ func TestInOrder_ReturnsErrorIfStageStopsOutOfTurn(t *testing.T) {
 			early.Shutdown() // a stage that has already ended does not cause an error
 			return graceful.InOrder(s, first, early, wrong)
 		})
-		testkit.Equal(t, "error", testkit.ErrorText(err), "graceful: InOrder: Swansong(wrong) was stopped together with its parent instead of in its turn; derive it from Work")
+		testkit.Equal(t, "error", testkit.ErrorText(err), "graceful: InOrder: Swansong(wrong) was stopped together with its parent instead of in its turn; create it from the context Work() of its parent")
 	})
 }
 

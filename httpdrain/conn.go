@@ -173,10 +173,10 @@ func (c *conn) do(todo connActions) {
 	}
 }
 
-// endReads makes the server close the connection, unless a request is in the socket. If endReads
-// closed the socket itself, it could lose a request: the server might just have read it, and would
-// call the handler without being able to send the response. So endReads sets a read deadline in the
-// past. The server's read fails, and the server closes the connection.
+// endReads makes the server close the connection if no request is in the socket. It does not close
+// the socket itself: the server may have read a request a moment ago, and its handler could then
+// not send the response. Instead it sets a read deadline in the past. Then either the server's read
+// fails, and the server closes the connection, or mustReadAgain finds that a request is there.
 func (c *conn) endReads() {
 	c.deadline.isWithheld = false
 	if c.raw.SetReadDeadline(longAgo) != nil {

@@ -671,7 +671,8 @@ func canceled() context.Context {
 	return ctx
 }
 
-// restarts restarts a group repeatedly until stop, which waits for the last restart.
+// restarts begins to restart a group again and again. The function stop ends that, and waits until
+// the last restart has finished.
 func (h *harness) restarts(group string) (stop func()) {
 	var restarting sync.WaitGroup
 	over := make(chan struct{})

@@ -29,16 +29,16 @@ func Within(d time.Duration) Option { return option(func(c *config) { c.within =
 const maxStops = 1000
 
 // Run runs scenario in a synctest bubble: once without a stop, and then once for each moment at
-// which it acquires or releases a guard, with s stopped at that moment. The stop is made before or
-// after the operation, on the goroutine that performs it. If there are more than 1000 moments, Run
-// chooses 1000 of them, evenly distributed.
+// which it acquires or releases a guard, with s stopped at that moment. The moments are those just
+// before and just after each of these operations, and the goroutine that performs the operation
+// stops s. If there are more than 1000 moments, Run chooses 1000 of them, evenly distributed.
 //
 // A run fails unless scenario returns and all guards of s and of the scopes below are released
 // within 10 seconds of the stop (see [Within]), and all goroutines end within the same time after
-// the cleanups of t. A run that is not stopped at a moment is stopped when scenario returns, or
-// after an hour. After the drain, Run calls check, the function that scenario has returned, unless
-// it is nil. The releases of the guards synchronize before the call of check. Run stops after the
-// first run that fails.
+// the cleanups of t. The first run, and a run that does not reach its moment, is stopped when
+// scenario returns, or after an hour. After the drain, Run calls check, the function that scenario
+// has returned, unless it is nil. The releases of the guards synchronize before the call of check.
+// Run stops after the first run that fails.
 //
 // The t of scenario belongs to the run and has the limits that [synctest.Test] documents: no Run,
 // Parallel and Deadline. scenario runs in a goroutine that may call t.FailNow. It may stop s

@@ -189,7 +189,7 @@ func impliesStopped(res *resource, cond ast.Expr, outcome bool) bool {
 	return false
 }
 
-// scopeEffect returns the effect of a use of the variable v on the scope.
+// scopeEffect returns how a use of the variable v, which belongs to the scope, affects that scope.
 func scopeEffect(res *resource, v *types.Var, cur inspector.Cursor) effect {
 	if !isScope(v.Type()) {
 		return handOver // v is the cancel function, and any use of it may stop the scope

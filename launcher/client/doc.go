@@ -23,10 +23,10 @@
 //
 // # What asks the process to stop
 //
-// Under a launcher, the call Shutdown of its protocol does. Elsewhere SIGTERM or SIGINT does: it is
-// handled like Shutdown, with the signal as the reason and the time limits of [WithLimits] or
-// TERMINATION_GRACE_PERIOD_SECONDS. Further requests change nothing, except that a signal during
-// the drain ends the context of the drain.
+// Under a launcher, a call of the method Shutdown of its protocol asks the process to stop.
+// Elsewhere SIGTERM or SIGINT does: it is handled like Shutdown, with the signal as the reason and
+// the time limits of [WithLimits] or TERMINATION_GRACE_PERIOD_SECONDS. Further requests change
+// nothing, except that a signal during the drain ends the context of the drain.
 //
 // # Notifications
 //

@@ -441,8 +441,8 @@ func TestWatch_ExitsWith0OnInterrupt(t *testing.T) {
 	}
 }
 
-// Shells complete names of groups and processes, and export writes files.
-func TestCommands_ShellCompletesNamesAndExportWritesFiles(t *testing.T) {
+// Shells complete the names of groups and processes.
+func TestCompletion_OffersNamesOfGroupsAndProcesses(t *testing.T) {
 	s := newSite(t, web)
 	s.runs()
 	for _, shell := range []string{"bash", "zsh", "fish"} {
@@ -466,7 +466,11 @@ func TestCommands_ShellCompletesNamesAndExportWritesFiles(t *testing.T) {
 		testkit.Equal(t, fmt.Sprintf("completions of %q", c.args), strings.Join(strings.Fields(out), " "), strings.TrimSpace(c.want+" :4")) // the directive 4 tells the shell not to offer file names
 		testkit.Equal(t, "exit code", code, 0)
 	}
+}
 
+// Export writes the files of a group, and says on standard error what it cannot export.
+func TestExport_WritesFilesAndNamesGaps(t *testing.T) {
+	s := newSite(t, web)
 	for _, target := range []string{"kubernetes", "nomad", "systemd"} {
 		to := filepath.Join(s.dir, target)
 		_, stderr, code := s.says("export", target, "-f", s.file(), "-o", to)

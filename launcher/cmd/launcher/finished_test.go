@@ -51,7 +51,7 @@ func TestRun_ExitsWithTwoIfProcessIsKilledAtStop(t *testing.T) {
 	}
 	s.must("stop", "b", "--wait")
 	testkit.Equal(t, "exit code", d.stops(), 2)
-	if !strings.HasSuffix(d.log(), "\nlauncher: processes were killed, because they had not ended in time: 2 of group a; the log names each, with its deadline\n") {
+	if !strings.HasSuffix(d.log(), "\nlauncher: processes were killed, because they had not ended in time: 2 of group a; the log names each process and its deadline\n") {
 		t.Errorf("the log:\n%s", d.log())
 	}
 

@@ -111,7 +111,7 @@ func checkKilled(m *launcher.Manager) error {
 	if killed == nil {
 		return nil
 	}
-	return fmt.Errorf("launcher: %w: %s; the log names each, with its deadline", errKilled, strings.Join(killed, ", "))
+	return fmt.Errorf("launcher: %w: %s; the log names each process and its deadline", errKilled, strings.Join(killed, ", "))
 }
 
 // root returns a new tree of commands, with flags that have their defaults. Nothing in it is

@@ -237,8 +237,8 @@ func scaleCommand(at *place) *cobra.Command {
 				if n > spec.MaxProcesses {
 					return fmt.Errorf("launcher: %s is too many processes for a group; the most are %d", arg, spec.MaxProcesses)
 				}
-				// Two numbers for one group are refused: both orders would be given at the same
-				// time, and either could be the last.
+				// Refuse two numbers of processes for one group: both commands would be sent at the
+				// same time, and either could take effect last.
 				if _, twice := numbers[name]; twice {
 					return fmt.Errorf("launcher: scale has two numbers for %q", name)
 				}

@@ -238,8 +238,8 @@ func (v view) waitingFor(out *pb.GetGroupHealthResponse) string {
 					line += ", " + inFlight(n)
 				}
 				lines = append(lines, line)
-			// In a healthy group, a process that starts is one more than needed, and is not waited
-			// for.
+			// A healthy group already has enough processes that are ready. A process that is still
+			// starting is an additional one, and the group does not wait for it.
 			case p.GetState() > 0 && p.GetState() < pb.ProcessState_READY && !g.GetHealthy():
 				lines = append(lines, fmt.Sprintf("%s: %s for %s%s", clean(p.GetProcessId()), p.GetState(), v.since(p), prefixed(": ", clean(p.GetMessage()))))
 			}

@@ -536,7 +536,7 @@ func TestUpgrade_AfterwardsStillReportsProcessMissingFromStateFile(t *testing.T)
 	d := s.runs()
 	next := filepath.Join(s.dir, "s", "state.json.next") // a directory at the path of the temporary file makes each write fail
 	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
-		err := os.Mkdir(next, 0o700) // fails while the launcher writes the file
+		err := os.Mkdir(next, 0o700) // returns an error as long as the launcher is writing the file
 		if err == nil {
 			break
 		}

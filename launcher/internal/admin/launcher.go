@@ -74,8 +74,8 @@ type Launcher interface {
 
 	// Upgraded returns the path of the running program and the number of processes that it has
 	// taken over in the upgrade with this id. If the upgrade failed after the handover, so that the
-	// earlier program was executed again, the result failed says why. The result known is false if
-	// there was no such upgrade.
+	// earlier program was executed again, the string failed is not empty and says why. If there was
+	// no such upgrade, known is false.
 	Upgraded(id string) (program string, processes int, failed string, known bool)
 
 	// IsNotFound reports whether err says that there is no such process or group. That error is a

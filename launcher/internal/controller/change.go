@@ -7,9 +7,9 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// Compare reports whether the group has this configuration already, and whether processes can keep
-// running with it: its present ones, or those from before a roll that is under way. While a roll is
-// paused, keepsProcesses is false, because any change begins another roll.
+// Compare reports whether the group has the configuration cfg already, and whether processes of the
+// group can keep running with cfg: its present processes or, during a roll, those from before the
+// roll. While a roll is paused, keepsProcesses is false, because any change begins another roll.
 func (c *Controller) Compare(cfg spec.Group) (same, keepsProcesses bool) {
 	now := *c.Config()
 	paused := c.roll != nil && c.roll.Paused()

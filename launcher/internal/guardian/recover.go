@@ -178,7 +178,8 @@ func (l leftovers) addTo(s statefile.State, groups []spec.Group) {
 			g = statefile.Group{Config: cfg, Revision: 1}
 		}
 		g.LastNumber = max(g.LastNumber, number)
-		// A recorded process with the same id has ended. The one that was found takes its place.
+		// If the state file has a process with the id of the one that was found, that process has
+		// ended. The one that was found replaces it.
 		g.Processes = slices.DeleteFunc(g.Processes, func(p *statefile.Process) bool { return p.ID == id })
 		g.Processes = append(g.Processes, &statefile.Process{ID: id, Revision: g.Revision, Config: cfg, Adoptable: m.Adoptable, ReadyAt: statefile.ToMillis(time.Now())})
 		s.Groups[name] = g

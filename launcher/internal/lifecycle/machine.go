@@ -76,7 +76,7 @@ type Machine struct {
 	phase     phase
 
 	callPending  bool // the launcher has called the process, and has no answer yet
-	callStale    bool // the pending call was made before the process became ready, or reported that it is
+	callStale    bool // the pending call was made before the process became ready, or before it reported that it was ready
 	pollAt       time.Time
 	readyBy      time.Time
 	failures     int // consecutive failed liveness checks

@@ -211,8 +211,8 @@ func TestOpen_CreatesNoFileBeforeStartChannelIsClosed(t *testing.T) {
 	}
 }
 
-// A disk may hang when the file is opened, too: neither writing a line nor Close waits for it. The
-// disk is a pipe that has not been opened for reading here.
+// If the disk hangs, opening the file may hang, too. Neither writing a line nor Close waits for the
+// opening. In this test, a named pipe that has not been opened for reading stands for such a file.
 func TestOpen_DoesNotWaitForDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {

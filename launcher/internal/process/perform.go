@@ -36,11 +36,10 @@ func (p *Process) perform(m *lifecycle.Machine, a lifecycle.Action) {
 	case lifecycle.DoShutdown:
 		in := p.shutdownRequest(m)
 		p.call(lifecycle.OnAck, cfg.Shutdown.Poll, func(ctx context.Context, e *lifecycle.Event) (err error) {
-			// If the process has used the protocol before, the call fails at once when nothing
-			// listens any more. Otherwise grpc may be in its back-off after a failed attempt to
-			// connect, so the call waits for the connection. But if nothing listens on the socket,
-			// the process is taken for a program without the protocol, without waiting for the
-			// timeout.
+			// If the process has used the protocol before, do not wait for a connection: the call
+			// fails at once when nothing listens on the socket any more. If it has not, and
+			// something listens, wait: grpc may be in its back-off after a failed attempt to
+			// connect. If it has not, and nothing listens, it is a program without the protocol.
 			known := p.usedProtocol() == spec.GRPC
 			if !known && !p.conn.IsServed() {
 				return status.Error(codes.Unavailable, "the process does not use the lifecycle protocol")

@@ -138,7 +138,7 @@ func (p Placeholders) HookCommand(h spec.Hook, pid int, inherited []string) (arg
 	return args, p.about(InheritedEnv(inherited), pid)
 }
 
-// about adds environment variables for hooks and probes, which tell them what process they are for.
+// about adds the environment variables that tell a hook or a probe for which process it is run.
 func (p Placeholders) about(env []string, pid int) []string {
 	return append(env, client.EnvID+"="+p.ID, "SWANSONG_PROCESS_GROUP="+p.Group, fmt.Sprintf("SWANSONG_PROCESS_PID=%d", pid))
 }

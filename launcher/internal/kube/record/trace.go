@@ -1,8 +1,8 @@
 package main
 
 // A trace is a roll of a Deployment whose replicas were all ready before. Old replicas have the
-// template from before the roll, new ones the template that it rolls to, and newer ones that of a
-// second update before the end of the first one.
+// template from before the roll. New replicas have the template that it rolls to. If a second
+// update comes before the roll has ended, newer replicas have the template of that update.
 type trace struct {
 	Version     string `json:"version"` // version of Kubernetes
 	Desired     int32  `json:"desired"`
