@@ -49,19 +49,38 @@ func TestRun_ReturnsErrorForInvalidArguments(t *testing.T) {
 }
 
 func TestDocument_AppliesSeveralEditsAtTheirOriginalPositions(t *testing.T) {
-	d := &document{URI: "file:///a.go", Text: "one\ntwo\nthree\n"}
+	d := &document{"file:///a.go", "one\ntwo\nthree\n"}
 	err := d.apply([]byte(`{"edit":{"documentChanges":[{"textDocument":{"uri":"file:///a.go"},"edits":[
 		{"range":{"start":{"line":0,"character":0},"end":{"line":0,"character":3}},"newText":"1\n1"},
 		{"range":{"start":{"line":2,"character":5},"end":{"line":2,"character":5}},"newText":"!"}]}]}}`))
-	if err != nil || d.Text != "1\n1\ntwo\nthree!\n" || d.Version != 1 {
-		t.Errorf("%q, version %d, %v", d.Text, d.Version, err)
+	if err != nil || d.text != "1\n1\ntwo\nthree!\n" {
+		t.Errorf("%q, %v", d.text, err)
 	}
-	err = d.apply([]byte(`{"edit":{"documentChanges":[{"textDocument":{"uri":"file:///a.go"},"edits":[
-		{"range":{"start":{"line":2,"character":0},"end":{"line":9,"character":9}},"newText":"the end"}]}]}}`))
-	if err != nil || d.Text != "1\n1\nthe end" {
-		t.Errorf("an edit up to a line that does not exist: %q, %v", d.Text, err)
+}
+
+func TestDocument_EditsUpToTheEndForPositionsBehindIt(t *testing.T) {
+	const most = "18446744073709551615" // the largest uint
+	for _, end := range []string{`"line":9,"character":0`, `"line":2,"character":9`, `"line":` + most + `,"character":` + most} {
+		d := &document{"file:///a.go", "one\ntwo\nthree\n"}
+		err := d.apply([]byte(`{"edit":{"documentChanges":[{"textDocument":{"uri":"file:///a.go"},"edits":[
+			{"range":{"start":{"line":1,"character":0},"end":{` + end + `}},"newText":"the end"}]}]}}`))
+		if err != nil || d.text != "one\nthe end" {
+			t.Errorf("up to %s: %q, %v", end, d.text, err)
+		}
 	}
-	if err := d.apply([]byte(`{"edit":{"documentChanges":[{"textDocument":{"uri":"file:///b.go"}}]}}`)); err == nil {
-		t.Error("an edit of another document was accepted")
+}
+
+func TestDocument_RefusesEditsThatItCannotMake(t *testing.T) {
+	for _, params := range []string{
+		`{"edit":{"documentChanges":[{"textDocument":{"uri":"file:///b.go"},"edits":[]}]}}`,
+		`{"edit":{"documentChanges":[{"kind":"delete","uri":"file:///a.go"}]}}`,
+		`{"edit":{"documentChanges":[{"textDocument":{"uri":"file:///a.go"},"edits":[{"range":{"start":{"line":-1}}}]}]}}`,
+		`{"edit":{"changes":{"file:///a.go":[]}}}`,
+		`{"edit":1}`,
+	} {
+		d := &document{"file:///a.go", "one\n"}
+		if err := d.apply([]byte(params)); err == nil || d.text != "one\n" {
+			t.Errorf("%s: %v, the text is %q", params, err, d.text)
+		}
 	}
 }
