@@ -57,11 +57,6 @@ func (l adminLauncher) CheckGroup(name string) error {
 	return err
 }
 
-func (l adminLauncher) IsJob(name string) bool {
-	g, err := l.manager.group(name)
-	return err == nil && g.config().Job
-}
-
 func (l adminLauncher) Process(id string) (*pb.ProcessStatus, error) {
 	st, err := l.manager.Process(id)
 	out := wireStatus(st)
@@ -81,7 +76,7 @@ func (l adminLauncher) StopProcess(id, reason string, grace time.Duration, noRep
 	return l.manager.StopProcess(id, Stop{Reason: reason, Grace: grace, NoReplacement: noReplacement})
 }
 
-func (l adminLauncher) Roll(name string, roll pb.RollOrder, reason string) (wait func(context.Context) error, err error) {
+func (l adminLauncher) Roll(name string, roll pb.RollOrder, reason string) (instead string, wait func(context.Context) error, err error) {
 	o := restart(reason)
 	switch roll {
 	case pb.RollOrder_RESUME:
@@ -89,12 +84,17 @@ func (l adminLauncher) Roll(name string, roll pb.RollOrder, reason string) (wait
 	case pb.RollOrder_ROLLBACK:
 		o = rollback(reason)
 	}
-	return l.manager.give(name, o)
+	result, wait, err := l.manager.give(name, o)
+	if err != nil {
+		return "", nil, err
+	}
+	return result.Instead(), wait, nil
 }
 
 func (l adminLauncher) OrderGroup(name string, o pb.GroupOrder, processes int, reason string) (wait func(context.Context) error, err error) {
 	orders := map[pb.GroupOrder]order{pb.GroupOrder_STOP: stopAll(reason), pb.GroupOrder_START: startAgain(reason), pb.GroupOrder_SCALE: scale(processes, reason)}
-	return l.manager.give(name, orders[o])
+	_, wait, err = l.manager.give(name, orders[o])
+	return wait, err
 }
 
 func (l adminLauncher) Signal(name string, sig syscall.Signal, reason string) ([]string, error) {

@@ -96,7 +96,7 @@ func (m *Manager) Scale(ctx context.Context, name string, n int, reason string) 
 
 // carryOut gives a group an order, and waits for its result.
 func (m *Manager) carryOut(ctx context.Context, name string, o order) error {
-	wait, err := m.give(name, o)
+	_, wait, err := m.give(name, o)
 	if err != nil {
 		return err
 	}
@@ -111,17 +111,16 @@ type order struct {
 	await func(g *group, ctx context.Context, r *controller.Result) error
 }
 
-// give gives a group an order, and returns a function that waits for the result.
-func (r *registry) give(name string, o order) (wait func(context.Context) error, err error) {
+// give gives a group an order, and returns its result with a function that waits for it.
+func (r *registry) give(name string, o order) (result *controller.Result, wait func(context.Context) error, err error) {
 	g, err := r.group(name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	result, err := g.accept(o)
-	if err != nil {
-		return nil, err
+	if result, err = g.accept(o); err != nil {
+		return nil, nil, err
 	}
-	return func(ctx context.Context) error { return o.await(g, ctx, result) }, nil
+	return result, func(ctx context.Context) error { return o.await(g, ctx, result) }, nil
 }
 
 // accept carries out an order from now on, unless the group is stopping. An order that was accepted

@@ -189,3 +189,25 @@ func (s *site) touch(name string) {
 		s.t.Fatal(err)
 	}
 }
+
+// A group that waits for another one runs no process that a restart could replace. The answer says
+// so, also with --wait, and for what the group waits.
+func TestRestart_SaysThatGroupStillWaitsForOthers(t *testing.T) {
+	s := newSite(t, `state_dir: STATE
+process_groups:
+  - {name: db, command: sh, args: [-c, 'echo begun; exec RUNNER --process-id {id} --ready-after -1s'], protocol: grpc, health_check_timeout: 1h}
+  - {name: web, command: RUNNER, args: [--process-id, '{id}'], depends_on: [db]}
+  - {name: load, kind: job, protocol: signals, command: 'true', depends_on: {db: healthy, web: started}}
+`)
+	d := s.starts()
+	d.prints("begun")
+	s.until("the groups wait", func(h health) bool {
+		return h.Groups[1].Message == "waits for db" && h.Groups[2].Message == "waits for db, web (started)"
+	})
+	const nothing = "nothing is replaced, because no process of the group runs yet: it waits for db"
+	const waits = nothing + "; launcher start web --wait waits until it is healthy\n"
+	testkit.Equal(t, "restart of a service", s.must("restart", "web"), waits)
+	testkit.Equal(t, "restart of a service with --wait", s.must("restart", "web", "--wait"), waits)
+	testkit.Equal(t, "restart of a job", s.must("restart", "load", "--wait"), nothing+", web (started)\n")
+	testkit.Equal(t, "processes of the groups that wait", len(s.health().Groups[1].Processes)+len(s.health().Groups[2].Processes), 0)
+}

@@ -29,14 +29,14 @@ type Launcher interface {
 
 	// CheckGroup returns an error if there is no such group.
 	CheckGroup(name string) error
-	// IsJob reports whether the processes of the group are to run to completion.
-	IsJob(group string) bool
 
 	// Health returns the health of a group, or of all groups if name is empty.
 	Health(name string) ([]*pb.GroupHealth, error)
 
-	// Roll begins, resumes or rolls back a roll, and returns a function that waits for its end.
-	Roll(group string, order pb.RollOrder, reason string) (wait func(context.Context) error, err error)
+	// Roll begins, resumes or rolls back a roll, and returns a function that waits for its end. If
+	// the group begins no roll, because it is a job or runs no process yet, there is nothing to wait
+	// for, and the result instead says what the group does.
+	Roll(group string, order pb.RollOrder, reason string) (instead string, wait func(context.Context) error, err error)
 
 	// OrderGroup stops, starts or scales a group, and returns a function that waits until that is
 	// done. Only an order to scale uses the parameter processes.

@@ -90,8 +90,9 @@ func (s *service) StopProcess(ctx context.Context, in *pb.StopProcessRequest) (*
 }
 
 // RestartGroup begins, resumes or rolls back a roll. With wait it returns when the roll has ended
-// or paused, with the error of a roll that has failed. A group of kind job has no roll: it runs
-// once more, and RestartGroup does not wait for that.
+// or paused, with the error of a roll that has failed. A job has no roll: it runs once more. Nor has
+// a group that waits for others and runs no process yet. RestartGroup does not wait for these, and
+// its message says what the group does.
 //
 // If the client cancels the call during the wait, the roll continues; see [Launcher].
 func (s *service) RestartGroup(ctx context.Context, in *pb.RestartGroupRequest) (*pb.RestartGroupResponse, error) {
@@ -102,9 +103,6 @@ func (s *service) RestartGroup(ctx context.Context, in *pb.RestartGroupRequest) 
 	switch in.GetOrder() {
 	case pb.RollOrder_BEGIN:
 		doing, done = "rolling", "all processes have been replaced"
-		if s.launcher.IsJob(in.GetGroup()) {
-			doing, done = "the job runs once more", "the job runs once more"
-		}
 	case pb.RollOrder_RESUME:
 		doing, done = "resumed", "all processes have been replaced"
 	case pb.RollOrder_ROLLBACK:
@@ -112,11 +110,13 @@ func (s *service) RestartGroup(ctx context.Context, in *pb.RestartGroupRequest) 
 	default:
 		return nil, status.Errorf(codes.InvalidArgument, "launcher: the order of a roll is %v; it must be BEGIN, RESUME or ROLLBACK", in.GetOrder())
 	}
-	wait, err := s.launcher.Roll(in.GetGroup(), in.GetOrder(), reasonOf(ctx, in.GetReason()))
-	if err != nil {
+	instead, wait, err := s.launcher.Roll(in.GetGroup(), in.GetOrder(), reasonOf(ctx, in.GetReason()))
+	switch {
+	case err != nil:
 		return nil, s.wireError(err)
-	}
-	if !in.GetWait() {
+	case instead != "":
+		return &pb.RestartGroupResponse{Acknowledged: true, Message: instead}, nil
+	case !in.GetWait():
 		return &pb.RestartGroupResponse{Acknowledged: true, Message: doing}, nil
 	}
 	if err := wait(ctx); err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/swansong-go/swansong/internal/worktext"
@@ -13,6 +14,18 @@ import (
 // AwaitsDependencies reports whether the group still waits for those that it depends on. Until then
 // it starts no process.
 func (c *Controller) AwaitsDependencies() bool { return c.awaitsDependencies }
+
+// describeWait says for an operator why no process of the group is replaced: none runs yet.
+func (c *Controller) describeWait() string {
+	text := "nothing is replaced, because no process of the group runs yet"
+	switch {
+	case len(c.waitsFor) == 0: // the group has not looked yet at those that it depends on
+		return text
+	case c.Config().Job:
+		return text + ": it waits for " + strings.Join(c.waitsFor, ", ")
+	}
+	return text + ": it waits for " + strings.Join(c.waitsFor, ", ") + "; launcher start " + c.name + " --wait waits until it is healthy"
+}
 
 // WaitFor records the names of the groups for which this one waits, for [Health].
 func (c *Controller) WaitFor(names []string) { c.waitsFor = names }

@@ -24,15 +24,18 @@ var ErrSuperseded = errors.New("launcher: the roll was superseded by a newer ord
 // A Result is the result of an order that a caller can wait for without holding the mutex. For a
 // roll, that is its end or its next pause.
 type Result struct {
-	done chan struct{}
-	err  error // the result; must not be read before the channel done is closed
+	done    chan struct{}
+	err     error  // the result; must not be read before the channel done is closed
+	instead string // what the group does instead of a roll, for the operator; empty if there is a roll
 }
 
 func newResult() *Result { return &Result{done: make(chan struct{})} }
 
-// noWait returns the result of an order for which callers do not wait.
-func noWait() *Result {
+// noRoll returns the result of an order to roll a group that begins no roll, so that callers have
+// nothing to wait for. The parameter instead says what the group does.
+func noRoll(instead string) *Result {
 	r := newResult()
+	r.instead = instead
 	r.set(nil)
 	return r
 }
@@ -44,6 +47,9 @@ func (r *Result) set(err error) {
 
 // Done returns a channel that is closed when the result is known.
 func (r *Result) Done() <-chan struct{} { return r.done }
+
+// Instead says what the group does if the order has begun no roll; otherwise it is empty.
+func (r *Result) Instead() string { return r.instead }
 
 // Err returns the result. It must not be called before the channel of Done is closed.
 func (r *Result) Err() error { return r.err }

@@ -37,10 +37,10 @@ func (c *Controller) StartRoll(cfg spec.Group, source any, reason string) *Resul
 		c.forgetFailures()
 		c.apply(cfg)
 		c.host.Record()
-		return noWait()
+		return noRoll(c.describeWait())
 	case cfg.Job:
 		c.startRun(cfg, source, reason)
-		return noWait()
+		return noRoll("the job runs once more")
 	}
 	return c.startRoll(cfg, source, reason)
 }
