@@ -18,7 +18,7 @@ import (
 // A guardian does its work even if the launcher has died before it read the guardian's answer.
 func TestGuardianProcess_WorksEvenIfLauncherDiesBeforeItReadsAnswer(t *testing.T) {
 	cmd := exec.CommandContext(soon(t), guardianCommand[0], guardianCommand[1:]...)
-	cmd.Stdin = strings.NewReader(`{"pen":{"mark":"nobody-` + rand.Text() + `"},"dir":"` + t.TempDir() + `","self":{"mark":"self"}}` + "\n")
+	cmd.Stdin = strings.NewReader(`{"containment":{"mark":"none-` + rand.Text() + `"},"dir":"` + t.TempDir() + `","self":{"mark":"self"}}` + "\n")
 	answers, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -110,7 +110,7 @@ func init() {
 	roles["dozing guardian"] = func(args []string) {
 		in := bufio.NewReader(os.Stdin)
 		in.ReadString('\n')
-		fmt.Println("guarding")
+		fmt.Println("guarding, version 2")
 		io.Copy(io.Discard, in) // blocks until the launcher ends
 		for _, stream := range []string{"out", "err"} {
 			if _, err := syscall.Open(filepath.Join(args[0], "web-1."+stream), syscall.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
@@ -750,7 +750,7 @@ func TestLauncherDeath_NextLauncherContinuesStop(t *testing.T) {
 	g.Shutdown.Grace, g.Shutdown.Max = 15*time.Second, 15*time.Second
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
 	first := startAnother(t, cfg, "stop").hears("ready").hears("told")
-	awaitInFile(t, statefile.Path(cfg.Dir), `"asked":`)
+	awaitInFile(t, statefile.Path(cfg.Dir), `"stop_at":`)
 	first.kill()
 	if err := syscall.Kill(b.alive()[0], syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -780,7 +780,7 @@ func TestLauncherDeath_NextLauncherKeepsStopDeadline(t *testing.T) {
 	g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
 	first := startAnother(t, cfg, "stop").hears("ready").hears("told")
-	awaitInFile(t, statefile.Path(cfg.Dir), `"began":`)
+	awaitInFile(t, statefile.Path(cfg.Dir), `"asked_at":`)
 	asked := time.Now() // the process was asked to stop at this time or earlier
 	first.kill()
 	// The new grace period is so short that it has already passed, but the process can ask for more
@@ -809,7 +809,7 @@ func TestLauncherDeath_NextLauncherDoesNotUndoScaleDown(t *testing.T) {
 			g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
 			cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}
 			first := startAnother(t, cfg, "one fewer").hears("ready")
-			awaitInFile(t, statefile.Path(cfg.Dir), `"asked":`)
+			awaitInFile(t, statefile.Path(cfg.Dir), `"stop_at":`)
 			first.kill()
 			cfg.Groups[0].Desired = c.loaded
 			h := launchWith(t, cfg)
@@ -853,7 +853,7 @@ func TestLauncherDeath_FinishedJobIsNotRunAgain(t *testing.T) {
 			c.was.Restart.Policy, c.is.Restart.Policy = launcher.Never, launcher.Never
 			cfg := launcher.Config{Dir: shortDir(t), Guardian: briefGuardian, Groups: []launcher.GroupConfig{c.was}}
 			first := startAnother(t, cfg, c.todo).hears("ready")
-			awaitInFile(t, statefile.Path(cfg.Dir), map[bool]string{true: `"through":2`, false: `"through":1`}[c.todo == "nothing"])
+			awaitInFile(t, statefile.Path(cfg.Dir), map[bool]string{true: `"finished":2`, false: `"finished":1`}[c.todo == "nothing"])
 			guardian := guardians(t, first.Process.Pid)[0]
 			first.kill()
 			if c.todo != "kill one" { // the guardian ends when no process is left

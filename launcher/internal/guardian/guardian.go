@@ -72,7 +72,7 @@ type Config struct {
 type Orders struct {
 	// Processes holds together the processes that die with the launcher: a cgroup, or a mark in
 	// their environment.
-	Processes proc.Containment `json:"pen"`
+	Processes proc.Containment `json:"containment"`
 	Dir       string           `json:"dir"`
 	Self      proc.Containment `json:"self"` // identifies the guardian by a mark in its environment
 }
@@ -91,8 +91,11 @@ type news struct {
 
 // Lines that the launcher and the guardian send each other.
 const (
-	guarding  = "guarding" // sent by the guardian when it has read its orders
-	dismissal = "over"     // sent by the launcher to let the guardian exit
+	// The guardian sends guarding when it has read its orders. The version grows when a field of
+	// Orders gets another key or another meaning, because the guardian ignores what it does not know:
+	// so a launcher refuses a guardian of another version.
+	guarding  = "guarding, version 2"
+	dismissal = "over" // sent by the launcher to let the guardian exit
 )
 
 // Timeout is how long a guardian may take to start, and to exit. It is also how long a guardian,
@@ -162,7 +165,7 @@ func (g *Guardian) start() error {
 	if err != nil || got != guarding {
 		p.End(proc.Deadlines{GiveUp: time.Now().Add(spec.ReapTimeout)})
 		p.Close()
-		return fmt.Errorf("%q is not a guardian, the process that ends the processes of a killed launcher: it printed %q instead of %q; its program has to call launcher.Guard", g.cfg.Args[0], got, guarding)
+		return fmt.Errorf("%q is not a guardian, the process that ends the processes of a killed launcher: it printed %q instead of %q; its program has to call launcher.Guard of the same version", g.cfg.Args[0], got, guarding)
 	}
 	g.mu.Lock()
 	g.proc = p

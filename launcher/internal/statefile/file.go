@@ -1,7 +1,6 @@
 package statefile
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -100,9 +99,7 @@ func decode(text []byte) (s State, err error) {
 	case e.SHA256 != checksum(e.State):
 		return s, damage{errors.New("corrupt, or edited since it was written: checksum mismatch")}
 	}
-	d := json.NewDecoder(bytes.NewReader(e.State))
-	d.DisallowUnknownFields()
-	return s, d.Decode(&s)
+	return s, unmarshal(e.State, &s)
 }
 
 // temporary returns the path that a state file is written to before it is renamed to path.

@@ -27,9 +27,9 @@ import (
 //
 // A State contains no secrets: commands and environments are represented only by a digest.
 type State struct {
-	Boot        string           `json:"boot"`      // identifies the boot of the machine
-	Containment proc.Containment `json:"pen"`       // what holds together the processes that must die with the launcher: a cgroup, or a mark in their environment
-	Guardians   []proc.Adoptable `json:"guardians"` // processes that end the launcher's processes if it is killed: those of earlier launchers that still run, and last that of this launcher
+	Boot        string           `json:"boot"`        // identifies the boot of the machine
+	Containment proc.Containment `json:"containment"` // what holds together the processes that must die with the launcher: a cgroup, or a mark in their environment
+	Guardians   []proc.Adoptable `json:"guardians"`   // processes that end the launcher's processes if it is killed: those of earlier launchers that still run, and last that of this launcher
 	Groups      map[string]Group `json:"groups"`
 }
 
@@ -37,12 +37,12 @@ type State struct {
 type Group struct {
 	Config         spec.Group `json:"config"` // configuration of the current revision; see [WithoutSecrets]
 	Revision       int        `json:"revision"`
-	Digest         string     `json:"digest"`            // digest of Config; see [Digest]
-	LastNumber     int        `json:"number"`            // number in the id of the process that was started last
-	ScaledDown     int        `json:"fewer,omitempty"`   // how many fewer processes than Config.Desired an operator has ordered; negative: more
-	Stopped        bool       `json:"stopped,omitempty"` // an operator has stopped the group
-	Finished       int        `json:"through,omitempty"` // number of finished processes, which are not replaced
-	FinishedFailed int        `json:"failed,omitempty"`  // number of finished processes that ended with a failure
+	Digest         string     `json:"digest"`                // digest of Config; see [Digest]
+	LastNumber     int        `json:"number"`                // number in the id of the process that was started last
+	ScaledDown     int        `json:"scaled_down,omitempty"` // how many fewer processes than Config.Desired an operator has ordered; negative: more
+	Stopped        bool       `json:"stopped,omitempty"`     // an operator has stopped the group
+	Finished       int        `json:"finished,omitempty"`    // number of finished processes, which are not replaced
+	FinishedFailed int        `json:"failed,omitempty"`      // number of finished processes that ended with a failure
 	Sockets        []Socket   `json:"sockets,omitempty"`
 	Processes      []*Process `json:"processes,omitempty"`
 }
@@ -51,23 +51,23 @@ type Group struct {
 type Process struct {
 	ID           string          `json:"id"`
 	Revision     int             `json:"revision"`
-	Digest       string          `json:"digest"`            // digest of Config; see [Digest]
-	Config       spec.Group      `json:"config"`            // configuration of the process; see [WithoutSecrets]
-	Adoptable    proc.Adoptable  `json:"process"`           // the PID in Adoptable is 0 if the process was about to be started
-	State        lifecycle.State `json:"state,omitempty"`   // 0 if the launcher that wrote the file did not record the state
-	Since        int64           `json:"since,omitempty"`   // when the process entered State
-	ReadyAt      int64           `json:"ready,omitempty"`   // when the process became ready
-	StopAt       int64           `json:"asked,omitempty"`   // when the stop of the process was ordered
-	AskedAt      int64           `json:"began,omitempty"`   // when the process was first asked to stop
-	GrantedUntil int64           `json:"granted,omitempty"` // the deadline after the last request of the process for more time
-	Signals      int             `json:"signals,omitempty"` // how many stop signals the process got; since version 2
-	Reason       string          `json:"reason,omitempty"`  // why the process is stopped
+	Digest       string          `json:"digest"`             // digest of Config; see [Digest]
+	Config       spec.Group      `json:"config"`             // configuration of the process; see [WithoutSecrets]
+	Adoptable    proc.Adoptable  `json:"process"`            // the PID in Adoptable is 0 if the process was about to be started
+	State        lifecycle.State `json:"state,omitempty"`    // 0 if the launcher that wrote the file did not record the state
+	Since        int64           `json:"since,omitempty"`    // when the process entered State
+	ReadyAt      int64           `json:"ready,omitempty"`    // when the process became ready
+	StopAt       int64           `json:"stop_at,omitempty"`  // when the stop of the process was ordered
+	AskedAt      int64           `json:"asked_at,omitempty"` // when the process was first asked to stop
+	GrantedUntil int64           `json:"granted,omitempty"`  // the deadline after the last request of the process for more time
+	Signals      int             `json:"signals,omitempty"`  // how many stop signals the process got; since version 2
+	Reason       string          `json:"reason,omitempty"`   // why the process is stopped
 	Grace        time.Duration   `json:"grace,omitempty"`
 	Port         int32           `json:"port,omitempty"`         // port of the process's lifecycle service over TCP
 	ServicePort  int             `json:"service_port,omitempty"` // what {port} stands for; 0: nothing
 	Uses         spec.Protocol   `json:"uses,omitempty"`         // with protocol auto, the protocol that the process uses
 	Warming      bool            `json:"warming,omitempty"`      // the process has become ready, and its readiness probe fails
-	NotReplaced  bool            `json:"spared,omitempty"`       // after the stop of the process, no other is started in its place
+	NotReplaced  bool            `json:"not_replaced,omitempty"` // after the stop of the process, no other is started in its place
 
 	lifecycle.Said
 
@@ -87,7 +87,7 @@ type Process struct {
 type Socket struct {
 	Listen  spec.Listen `json:"listen"`
 	Inode   uint64      `json:"inode"`
-	Address string      `json:"has"` // the actual address, with the port and the IP address that Listen may leave open
+	Address string      `json:"address"` // the actual address, with the port and the IP address that Listen may leave open
 
 	// ReservedFor is the listener in the configuration of the group that takes over this socket, or
 	// nil if no listener does. It is not written to the file.

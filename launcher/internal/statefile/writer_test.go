@@ -3,7 +3,9 @@
 package statefile_test
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,7 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/internal/testkit"
+	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
 	"go.uber.org/goleak"
@@ -221,9 +225,10 @@ func TestRead_ReadsFileOfPreviousVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := s.Groups["keeper"]
-	if len(g.Processes) != 1 || g.Processes[0].ID != "keeper-1" || g.Processes[0].Adoptable.PID == 0 || len(g.Sockets) != 1 {
+	if len(g.Processes) != 1 || g.Processes[0].ID != "keeper-1" || g.Processes[0].Adoptable.PID == 0 || len(g.Sockets) != 1 || g.Sockets[0].Address == "" {
 		t.Errorf("the group is %+v", g)
 	}
+	testkit.Equal(t, "mark of the containment", s.Containment.Mark, "R5V2QPNFEP2GPLDGGFJXJQQNAJ")
 	text, err := os.ReadFile("testdata/version-1.json")
 	if err != nil {
 		t.Fatal(err)
@@ -236,6 +241,62 @@ func TestRead_ReadsFileOfPreviousVersion(t *testing.T) {
 		}
 		if _, err := statefile.Read(path); err == nil || !strings.Contains(err.Error(), "unsupported version "+version+", want 1 or 2") {
 			t.Errorf("version %s: %v", version, err)
+		}
+	}
+}
+
+// Files in which some fields have the keys that they had at first are read, and written with the
+// present keys. The file in testdata was written before the keys were changed. Its group has the name
+// of an old key, which is no key there.
+func TestRead_ReadsFileWithOldKeys(t *testing.T) {
+	s, err := statefile.Read("testdata/old-keys.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := spec.Group{Name: "pen", OnLauncherDeath: spec.Keep}
+	want := statefile.State{Boot: "boot", Containment: proc.Containment{Mark: "C"}, Guardians: []proc.Adoptable{{Containment: proc.Containment{Mark: "G"}, PID: 2, Born: 3}},
+		Groups: map[string]statefile.Group{"pen": {Config: cfg, Revision: 4, Digest: "d", LastNumber: 5, ScaledDown: 6, Stopped: true, Finished: 7, FinishedFailed: 8,
+			Sockets: []statefile.Socket{{Listen: spec.Listen{Network: "tcp", Address: ":0"}, Inode: 9, Address: "[::]:10"}},
+			Processes: []*statefile.Process{{ID: "pen-5", Revision: 4, Digest: "d", Config: cfg, Adoptable: proc.Adoptable{Containment: proc.Containment{Mark: "P"}, PID: 11, Born: 12},
+				State: lifecycle.Ready, Since: 13, ReadyAt: 14, StopAt: 15, AskedAt: 16, GrantedUntil: 17, Signals: 18, Reason: "r", Grace: time.Second, NotReplaced: true}}}}}
+	testkit.Equal(t, "state", s, want)
+
+	path := filepath.Join(t.TempDir(), "state.json")
+	if err := statefile.Write(path, s); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, old := range []string{`"pen":{"mark"`, `"fewer"`, `"through"`, `"asked"`, `"began"`, `"spared"`, `"has"`} {
+		if strings.Contains(string(text), old) {
+			t.Errorf("the file is written with the old key %s: %s", old, text)
+		}
+	}
+	again, err := statefile.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Equal(t, "state that was written and read", again, want)
+}
+
+// A field that this version does not know is an error, wherever it is.
+func TestRead_RefusesUnknownField(t *testing.T) {
+	text, err := os.ReadFile("testdata/old-keys.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, state, _ := strings.Cut(strings.TrimSuffix(string(text), "}"), `"state":`)
+	for _, known := range []string{"boot", "fewer", "spared", "has", "born"} {
+		changed := strings.Replace(state, `"`+known+`":`, `"new":`, 1)
+		path := filepath.Join(t.TempDir(), "state.json")
+		file := fmt.Sprintf(`{"format":"swansong launcher state","version":2,"sha256":"%x","state":%s}`, sha256.Sum256([]byte(changed)), changed)
+		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := statefile.Read(path); err == nil || !strings.Contains(err.Error(), `unknown field "new"`) {
+			t.Errorf("with an unknown field in the place of %q: %v", known, err)
 		}
 	}
 }

@@ -58,15 +58,22 @@ func decode(r io.Reader) (*Handoff, error) {
 		return nil, fmt.Errorf("launcher: the data that the running launcher hands over is not valid JSON: %w", err)
 	}
 	h := &Handoff{}
-	// What can be read is enough to go back, as long as it has Files.Program and Args.
+	// What can be read is enough to go back, as long as it has Files.Program and Args. State is left
+	// out, because decoding would end at an unknown field in it.
+	readRest := func() {
+		json.Unmarshal(text, &struct {
+			*Handoff
+			State json.RawMessage
+		}{Handoff: h})
+	}
 	if v, oldest := version.Version, max(1, Version-1); v < oldest || v > Version {
-		json.Unmarshal(text, h)
+		readRest()
 		return h, fmt.Errorf("launcher: the data that the running launcher hands over has version %d, but this program reads %d to %d; stop the launcher, and start this program", v, oldest, Version)
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err = d.Decode(h); err != nil {
-		json.Unmarshal(text, h)
+		readRest()
 	}
 	return h, err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/internal/testkit"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
 	"github.com/swansong-go/swansong/launcher/internal/upgrade"
 	"go.uber.org/goleak"
 )
@@ -67,18 +68,25 @@ func TestGate_CloseLeavesGateOpenIfItsContextEnds(t *testing.T) {
 
 // Answer says that the program can take over only if it understands the whole handoff.
 func TestAnswer_RefusesHandoffWithUnknownVersionOrField(t *testing.T) {
-	text, err := json.Marshal(upgrade.Handoff{Version: upgrade.Version, Dir: "/d"})
+	contained := proc.Containment{Mark: "m"}
+	text, err := json.Marshal(upgrade.Handoff{Version: upgrade.Version, Dir: "/d", State: statefile.State{Containment: contained}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ text, says string }{
 		{string(text), ""},
+		{strings.Replace(string(text), `"containment"`, `"pen"`, 1), ""}, // the key that programs wrote at first
 		{"nonsense", "not valid JSON"},
 		{strings.Replace(string(text), `"Version":1`, `"Version":2`, 1), "has version 2, but this program reads 1 to 1"},
 		{strings.Replace(string(text), `"Dir"`, `"Directory"`, 1), `unknown field "Directory"`},
+		{strings.Replace(string(text), `"containment"`, `"containments"`, 1), `unknown field "containments"`},
 	} {
 		var out bytes.Buffer
-		err := upgrade.Answer(strings.NewReader(c.text), &out, func(h *upgrade.Handoff) error { testkit.Equal(t, "Dir", h.Dir, "/d"); return nil })
+		err := upgrade.Answer(strings.NewReader(c.text), &out, func(h *upgrade.Handoff) error {
+			testkit.Equal(t, "Dir", h.Dir, "/d")
+			testkit.Equal(t, "containment", h.State.Containment, contained)
+			return nil
+		})
 		switch {
 		case c.says == "" && (err != nil || out.String() != "swansong upgrade ok\n"):
 			t.Errorf("%s: %v, %q", c.text, err, out.String())
