@@ -99,6 +99,16 @@ func (p *Process) SetSlowest(d time.Duration) {
 // EnableCPU enables the controller of CPU time for the children of this program's cgroup.
 func EnableCPU() error { return enable(ownCgroup(), Limits{CPUs: 1}.controllers()) }
 
+// EnableMemoryIn checks whether this program can limit memory, and then enables the controller of
+// memory for the children of a cgroup, which counts from then on as the one of this program.
+func EnableMemoryIn(cgroup string) error {
+	ownCgroup = func() string { return cgroup }
+	if err := CheckLimits(Limits{Memory: 1}); err != nil {
+		return err
+	}
+	return enable(cgroup, Limits{Memory: 1}.controllers())
+}
+
 // HasPidfdInfo reports whether the kernel tells the exit status of a process that is not a child of
 // this program, by its version.
 func HasPidfdInfo() bool {

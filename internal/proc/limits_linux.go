@@ -44,7 +44,7 @@ func CheckLimits(l Limits) error {
 	if syscall.Access(filepath.Join(base, "cgroup.subtree_control"), 2) != nil || syscall.Access(base, 2) != nil {
 		return fmt.Errorf("this user may not change the cgroup %s; under systemd, use Delegate=yes", base)
 	}
-	if enabled(base, l.controllers()) {
+	if enabled(base, l.controllers()) && !isThreaded(base) {
 		return nil
 	}
 	for _, pid := range words(base, "cgroup.procs") {
@@ -81,17 +81,30 @@ func isInnerCgroup(cgroup string) bool {
 	return err == nil
 }
 
+// isThreaded reports whether a cgroup has a controller such as that of CPU time enabled, and
+// contains processes. The kernel then refuses every process in its children (EOPNOTSUPP).
+func isThreaded(cgroup string) bool {
+	return slices.Equal(words(cgroup, "cgroup.type"), []string{"domain", "threaded"})
+}
+
 // enable enables controllers for the children of a cgroup. If this program is in that cgroup, and
 // it is not the root cgroup, enable first moves the program into mainCgroup.
 //
 // The kernel refuses to enable the controller of memory while the cgroup contains processes
-// (EBUSY), but not that of CPU time: after that, it refuses every process in the children. So
-// enable moves the processes before it asks the kernel.
+// (EBUSY), but not that of CPU time: the cgroup becomes threaded (see isThreaded). So enable moves
+// the processes before it asks the kernel. If another program has enabled such a controller before,
+// enable disables it for the time of the move, which the kernel would refuse otherwise.
 func enable(cgroup string, controllers []string) error {
-	if enabled(cgroup, controllers) {
+	moves := cgroup == ownCgroup() && isInnerCgroup(cgroup)
+	switch on := words(cgroup, "cgroup.subtree_control"); {
+	case moves && isThreaded(cgroup) && len(on) > 0:
+		if err := control(cgroup, "-", on); err != nil {
+			return err
+		}
+		controllers = append(on, controllers...)
+	case enabled(cgroup, controllers):
 		return nil
 	}
-	moves := cgroup == ownCgroup() && isInnerCgroup(cgroup)
 	// A process can start another one while the processes are being moved, so moving all of them
 	// may take several attempts.
 	for tries := 1; ; tries++ {
@@ -100,11 +113,17 @@ func enable(cgroup string, controllers []string) error {
 				return err
 			}
 		}
-		err := os.WriteFile(filepath.Join(cgroup, "cgroup.subtree_control"), []byte("+"+strings.Join(controllers, " +")), 0)
+		err := control(cgroup, "+", controllers)
 		if !moves || tries == 10 || !errors.Is(err, syscall.EBUSY) {
 			return err
 		}
 	}
+}
+
+// control enables controllers for the children of a cgroup, with the sign "+", or disables them, with
+// "-".
+func control(cgroup, sign string, controllers []string) error {
+	return os.WriteFile(filepath.Join(cgroup, "cgroup.subtree_control"), []byte(sign+strings.Join(controllers, " "+sign)), 0)
 }
 
 // moveDown moves this program, and then the processes that it has started in its own cgroup, from

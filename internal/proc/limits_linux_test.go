@@ -33,6 +33,52 @@ func init() {
 		fmt.Println(beside.Pid())
 		forever()
 	}
+
+	// The role "enables-in" enables the controller of memory in the directory args[0], and prints the
+	// error.
+	roles["enables-in"] = func(args []string) {
+		fmt.Println(proc.EnableMemoryIn(args[0]))
+		forever()
+	}
+}
+
+// If another program has enabled the controller of CPU time in the cgroup of this program, the kernel
+// has made the cgroup threaded: it accepts no process below it. So this program moves out of it also
+// if the controller that it needs is enabled already, and enables the earlier one again. With
+// processes of other programs in the cgroup, it is an error.
+//
+// The cgroup is a directory with the files that the kernel would have: few machines that run this
+// test let a program enable a controller.
+func TestLimits_ProgramLeavesCgroupThatIsThreaded(t *testing.T) {
+	for _, c := range []struct{ on, others, errors string }{
+		{"cpu", "", "<nil>"},
+		{"cpu memory", "", "<nil>"},
+		{"cpu memory", "1", "the cgroup DIR has other processes, such as pid 1; start this program in a cgroup of its own, as systemd does"},
+	} {
+		dir := t.TempDir()
+		if err := os.Mkdir(filepath.Join(dir, "swansong.main"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for file, text := range map[string]string{"cgroup.type": "domain threaded\n", "cgroup.subtree_control": c.on + "\n", "cgroup.controllers": "cpu memory\n",
+			"cgroup.procs": c.others + "\n", "swansong.main/cgroup.procs": ""} {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		program := start(t, self("enables-in "+dir))
+		testkit.Equal(t, "error", strings.ReplaceAll(readLine(t, program), dir, "DIR"), c.errors)
+		moved, controllers := strconv.Itoa(program.Pid()), "+"+strings.ReplaceAll(c.on, " ", " +")+" +memory"
+		if c.others != "" {
+			moved, controllers = "", c.on+"\n"
+		}
+		for file, want := range map[string]string{"swansong.main/cgroup.procs": moved, "cgroup.subtree_control": controllers} {
+			got, err := os.ReadFile(filepath.Join(dir, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			testkit.Equal(t, "content of "+file, string(got), want)
+		}
+	}
 }
 
 // Controllers of limits need a cgroup without processes, although the kernel enables that of CPU
