@@ -85,6 +85,22 @@ func TestDial_ErrorFailsConnection(t *testing.T) {
 	}
 }
 
+// If Dial does not return in time, for example because the server does not listen, the error says so
+// rather than that the server is silent.
+// docs/internals/lspconn.md#sockets
+func TestDial_ErrorSaysThatDialHasNotReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := lspconn.Server{InitializeTimeout: time.Second, Dial: func(ctx context.Context) (io.ReadWriteCloser, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+		conn, _ := startInProcess(t, t.Context(), server, behaviours{})
+		_, err := conn.Ready(t.Context())
+		contains(t, err, "Server.Dial has not returned within 1s")
+		mustClose(t, conn)
+	})
+}
+
 // The context of Dial ends when the connection closes, and when the server exits.
 // docs/internals/lspconn.md#sockets
 func TestDial_ContextEndsWhenServerExitsOrConnectionCloses(t *testing.T) {

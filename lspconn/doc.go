@@ -1,5 +1,5 @@
-// Package lspconn starts language servers, exchanges messages with them over stdio, and shuts them
-// down within a deadline without leaving processes behind.
+// Package lspconn starts language servers, exchanges messages with them over stdio or a socket, and
+// shuts them down within a deadline without leaving processes behind.
 //
 //	conn, err := lspconn.Start(ctx, lspconn.Server{
 //		Command:    []string{"gopls"},

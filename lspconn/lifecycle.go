@@ -110,6 +110,9 @@ func (c *Conn) initialize() error {
 		case <-c.panicked:
 			return c.panicFailure()
 		case <-limit.C:
+			if d, ok := c.process.(*dialled); ok && !isClosed(d.opened) {
+				return fmt.Errorf("Server.Dial has not returned within %v, so the server was not sent initialize", c.server.InitializeTimeout)
+			}
 			return fmt.Errorf("%w within %v", errInitialize, c.server.InitializeTimeout)
 		}
 	}

@@ -92,9 +92,10 @@ func NewManager(ctx context.Context, servers func(key string) (Server, error), o
 // wait until the server has answered initialize; messages sent before that are queued.
 //
 // Conn blocks while another goroutine starts the same server, and until the wait of the [Restart]
-// policy is over. It returns the connection's error if the server has failed and may not be
-// restarted, an error that matches [ErrClosing] once the manager is closing, and the cause of ctx
-// if ctx ends first. It waits for the function of [WithOnRestart] in any case.
+// policy is over. If the server has failed and may not be restarted, Conn returns an error that
+// wraps that of the connection and names the limit. It returns an error that matches [ErrClosing]
+// once the manager is closing, and the cause of ctx if ctx ends first. It waits for the function of
+// [WithOnRestart] in any case.
 func (m *Manager) Conn(ctx context.Context, key string) (*Conn, error) {
 	e, err := m.lockEntry(ctx, key)
 	if err != nil {
@@ -185,7 +186,7 @@ func (m *Manager) awaitRestart(ctx context.Context, key string, e *entry) error 
 	}
 	d, ok := m.restart.wait(e.restarts + 1)
 	if !ok {
-		return e.conn.Err()
+		return fmt.Errorf("%w; it is not started again, because Restart.Max is %d (see WithRestart)", e.conn.Err(), m.restart.Max)
 	}
 	if err := m.awaitReaped(ctx, e.conn); err != nil {
 		return err

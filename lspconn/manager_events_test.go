@@ -164,7 +164,7 @@ func TestManager_CloseKeyClosesOneConnection(t *testing.T) {
 		if r, err := m.CloseKey(t.Context(), "a"); r.Key != "" || err != nil {
 			t.Errorf("a key without a connection: %v, %v", r, err)
 		}
-		if r, err := m.CloseKey(t.Context(), "never used"); r.Key != "" || err != nil {
+		if r, err := m.CloseKey(t.Context(), "never used"); r.String() != "no connection" || err != nil {
 			t.Errorf("a key that was never used: %v, %v", r, err)
 		}
 		reports, err := m.Close(t.Context())

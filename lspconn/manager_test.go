@@ -185,9 +185,11 @@ func TestManager_RestartsFailedServerByPolicy(t *testing.T) {
 		m := manager(t, servers)
 		crash(t, m)
 		var exited *lspconn.ExitError
-		if _, err := m.Conn(t.Context(), "k"); !errors.As(err, &exited) || exited.Exit.Code != 7 {
+		_, err := m.Conn(t.Context(), "k")
+		if !errors.As(err, &exited) || exited.Exit.Code != 7 {
 			t.Errorf("%v", err)
 		}
+		contains(t, err, "not started again, because Restart.Max is 0 (see WithRestart)")
 	})
 	t.Run("twice", func(t *testing.T) {
 		m := manager(t, servers, lspconn.WithRestart(lspconn.Restart{Max: 2, First: 50 * time.Millisecond}))
@@ -203,9 +205,11 @@ func TestManager_RestartsFailedServerByPolicy(t *testing.T) {
 		}
 		testkit.Equal(t, "state of the first", first.State(), lspconn.Closed)
 		var exited *lspconn.ExitError
-		if _, err := m.Conn(t.Context(), "k"); !errors.As(err, &exited) {
+		_, err := m.Conn(t.Context(), "k")
+		if !errors.As(err, &exited) {
 			t.Errorf("after two restarts: %v", err)
 		}
+		contains(t, err, "Restart.Max is 2")
 	})
 	t.Run("Close wakes a caller of Conn that waits for the restart", func(t *testing.T) {
 		m := manager(t, servers, lspconn.WithRestart(lspconn.Restart{Max: -1, First: time.Hour, Limit: time.Hour}))

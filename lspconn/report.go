@@ -77,8 +77,12 @@ type Report struct {
 }
 
 // String returns the report as one line. Unless the outcome is Clean, it contains the line of
-// Stderr that most likely says what went wrong.
+// Stderr that most likely says what went wrong. A report without a Name is the empty report of
+// [Manager.CloseKey] for a key without a connection, and String says so.
 func (r Report) String() string {
+	if r.Name == "" {
+		return "no connection"
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %v", label(r.Key, r.Name), r.Outcome)
 	var exit *ExitError

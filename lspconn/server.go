@@ -39,7 +39,7 @@ type Server struct {
 	Initialize json.RawMessage
 
 	// InitializeTimeout is how long the server may take to answer initialize before the connection
-	// fails. Zero means one minute.
+	// fails. It includes the time of Dial. Zero means one minute.
 	InitializeTimeout time.Duration
 
 	// IdleTimeout is the longest silence of the server, while a call waits for its response, before
