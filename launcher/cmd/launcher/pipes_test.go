@@ -98,16 +98,15 @@ func TestRun_ContinuesWhenReaderOfOutputStalls(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := errors.Join(os.Remove(s.file()), syscall.Mkfifo(s.file(), 0o600)); err != nil {
+			s.write(web + "    env_file: [DIR/env]\n")
+			variables := filepath.Join(s.dir, "env")
+			if err := syscall.Mkfifo(variables, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			cmd.Process.Signal(syscall.SIGHUP)
-			// The file is a named pipe, so this write returns as soon as the launcher reads the
-			// file.
-			if err := os.WriteFile(s.file(), []byte("no file"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Remove(s.file()); err != nil {
+			// The env_file is a named pipe, so this write returns as soon as the launcher reads its
+			// configuration.
+			if err := os.WriteFile(variables, []byte("no variable"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			cmd.Process.Signal(syscall.SIGTERM)

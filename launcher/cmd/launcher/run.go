@@ -119,6 +119,11 @@ func onlyFile(cmd *cobra.Command, args []string) (err error) {
 // runFile runs the groups of a file. --dir overrides the directory in the file, here and in each
 // reload.
 func runFile(cmd *cobra.Command, at *place, whenDone bool) error {
+	if cmd.Context().Value(checkOnly{}) != nil { // the launcher that asks has read the file at its start
+		if err := checkRereadable(at.file); err != nil {
+			return err
+		}
+	}
 	c, source, err := config.LoadSource(at.file)
 	if err != nil {
 		return err
@@ -140,8 +145,8 @@ func runFile(cmd *cobra.Command, at *place, whenDone bool) error {
 		return nil
 	}
 	// The lines in the file may have moved since the start, and a user looks for the error in the
-	// file as it is now. A pipe can be read only once: another read could wait for ever.
-	if info, err := os.Stat(at.file); err == nil && info.Mode().IsRegular() {
+	// file as it is now.
+	if checkRereadable(at.file) == nil {
 		if _, now, err := config.LoadSource(at.file); err == nil {
 			source = now
 		}
