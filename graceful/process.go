@@ -22,7 +22,7 @@ type Process struct {
 	panics chan error // passes the first panic of a callback, an event loop or a pool to Run; has room for one error
 
 	mu              sync.Mutex
-	ladder          ladder
+	phases          phases
 	watchers        []*watcher
 	blockers        *ctxshutdown.GuardReport // the guards held before the latest change of the phase to Hard or Exit
 	callbackPanic   *PanicError              // the first panic of a callback
@@ -45,8 +45,8 @@ func FromContext(ctx context.Context) (*Process, bool) {
 
 func newProcess(ctx context.Context, c config) *Process {
 	p := &Process{config: c, lameDuck: make(chan struct{}), extended: make(chan struct{}, 1), panics: make(chan error, 1)}
-	p.ladder = ladder{delay: c.lameDuck, soft: c.soft, hard: c.hard, maxExtension: c.maxExtension}
-	p.ladder.Since = time.Now()
+	p.phases = phases{delay: c.lameDuck, soft: c.soft, hard: c.hard, maxExtension: c.maxExtension}
+	p.phases.Since = time.Now()
 	// The scope takes only the values of ctx, not its cancellation: when ctx ends, the process
 	// begins its first phase instead of being cancelled.
 	values := context.WithValue(context.WithoutCancel(ctx), processKey{}, p)
@@ -62,7 +62,7 @@ func (p *Process) Scope() *ctxshutdown.Swansong { return p.scope }
 func (p *Process) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.ladder.Status
+	return p.phases.Status
 }
 
 // LameDuck returns a channel that is closed when the process stops being ready. This is when the
@@ -83,7 +83,7 @@ func (p *Process) Watch(f func(Status)) (stop func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.watchers = append(p.watchers, w)
-	w.notify(p.ladder.Status)
+	w.notify(p.phases.Status)
 	return func() {
 		w.stop()
 		p.mu.Lock()
@@ -92,17 +92,17 @@ func (p *Process) Watch(f func(Status)) (stop func()) {
 	}
 }
 
-// step passes an event to the ladder, the state machine of the phases, notifies watchers if the
-// status has changed, and returns the actions to execute.
-func (p *Process) step(e event) ([]action, ladder) {
+// step passes an event to the state machine of the phases, notifies watchers if the status has
+// changed, and returns the actions to execute.
+func (p *Process) step(e event) ([]action, phases) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before := p.ladder.Status
-	actions := p.ladder.step(e)
-	if p.ladder.Rung != before.Rung || p.ladder.Signals != before.Signals {
+	before := p.phases.Status
+	actions := p.phases.step(e)
+	if p.phases.Rung != before.Rung || p.phases.Signals != before.Signals {
 		p.notifyWatchers()
 	}
-	return actions, p.ladder
+	return actions, p.phases
 }
 
 func (p *Process) setBlockers(r ctxshutdown.GuardReport) {
@@ -113,11 +113,11 @@ func (p *Process) setBlockers(r ctxshutdown.GuardReport) {
 
 // lastBlockers returns the guards that were held when phase Hard or Exit began. In other phases,
 // and after a drain, it returns those that are held now.
-func (p *Process) lastBlockers(rung Rung) ctxshutdown.GuardReport {
+func (p *Process) lastBlockers(phase Rung) ctxshutdown.GuardReport {
 	p.mu.Lock()
-	blockers, outcome := p.blockers, p.ladder.outcome
+	blockers, outcome := p.blockers, p.phases.outcome
 	p.mu.Unlock()
-	if blockers != nil && (rung == Hard || rung == Exit && outcome == abandoned) {
+	if blockers != nil && (phase == Hard || phase == Exit && outcome == abandoned) {
 		return *blockers
 	}
 	return p.scope.GuardReport()
@@ -125,14 +125,14 @@ func (p *Process) lastBlockers(rung Rung) ctxshutdown.GuardReport {
 
 func (p *Process) notifyWatchers() {
 	for _, w := range p.watchers {
-		w.notify(p.ladder.Status)
+		w.notify(p.phases.Status)
 	}
 }
 
-func (p *Process) current() ladder {
+func (p *Process) current() phases {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.ladder
+	return p.phases
 }
 
 // Ready reports that the program is serving. Under systemd it sends READY=1, which a unit with
@@ -146,9 +146,9 @@ func Ready(ctx context.Context) {
 		return
 	}
 	p.mu.Lock()
-	isFirst := p.ladder.Rung == Serving && !p.ladder.Ready
+	isFirst := p.phases.Rung == Serving && !p.phases.Ready
 	if isFirst {
-		p.ladder.Ready = true
+		p.phases.Ready = true
 		p.notifyWatchers()
 	}
 	p.mu.Unlock()
@@ -174,7 +174,7 @@ func Extend(ctx context.Context, d time.Duration, reason string) (granted time.D
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	granted, moved := p.ladder.extend(time.Now(), d, reason)
+	granted, moved := p.phases.extend(time.Now(), d, reason)
 	if moved > 0 {
 		counters.Lock()
 		counters.Extensions++

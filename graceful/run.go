@@ -226,8 +226,8 @@ func (r *run) start() {
 	})
 }
 
-// handle passes an event to the ladder, the state machine of the phases, and executes the actions
-// that the ladder returns.
+// handle passes an event to the state machine of the phases, and executes the actions that it
+// returns.
 func (r *run) handle(e event) {
 	e.at = time.Now()
 	// List the remaining guards before the transition, because the transition notifies watchers. If

@@ -66,7 +66,7 @@ func TestRun_PhasesBeginAtConfiguredTimes(t *testing.T) {
 				err := b.run(test.f, test.opts...)
 				testkit.Equal(t, "exit code", graceful.ExitCode(err), test.code)
 				if test.want != nil {
-					testkit.Equal(t, "rungs", b.path.steps, test.want)
+					testkit.Equal(t, "phases", b.path.steps, test.want)
 				}
 				time.Sleep(time.Hour) // wait until abandoned goroutines have ended
 			})
@@ -341,7 +341,7 @@ func TestWithPreStop_ForceSkipsHooks(t *testing.T) {
 					}
 					testkit.Equal(t, "error", text, "graceful: drained after force (Force was called: mine): 1 guard: main ×1")
 					if test.want != nil {
-						testkit.Equal(t, "rungs", b.path.steps, test.want)
+						testkit.Equal(t, "phases", b.path.steps, test.want)
 					}
 				})
 				if t.Failed() {
@@ -400,7 +400,7 @@ func TestExtend_GivesDrainMoreTimeUpToLimit(t *testing.T) {
 			return nil
 		}, graceful.WithLameDuck(5*s), graceful.WithMaxExtension(10*s))
 		testkit.Equal(t, "granted", got, []time.Duration{0, 20 * s, s, 16 * s, 0, 0, 4 * s, 4 * s, 6 * s, 0})
-		testkit.Equal(t, "rungs", b.path.steps, []step{{graceful.Serving, 0}, {graceful.LameDuck, s}, {graceful.Soft, 6 * s}, {graceful.Hard, 26 * s}, {graceful.Exit, 26 * s}})
+		testkit.Equal(t, "phases", b.path.steps, []step{{graceful.Serving, 0}, {graceful.LameDuck, s}, {graceful.Soft, 6 * s}, {graceful.Hard, 26 * s}, {graceful.Exit, 26 * s}})
 		testkit.Equal(t, "exit code", graceful.ExitCode(err), 2)
 	})
 	testkit.Equal(t, "granted without a process", graceful.Extend(t.Context(), s, ""), time.Duration(0))

@@ -322,9 +322,9 @@ func (p *program) output() string { return strings.Join(p.said, "\n") }
 // A program receives one to four signals. Its work ends in one of the phases, or never.
 func TestRun_EachSignalStartsNextPhase(t *testing.T) {
 	for _, test := range []struct {
-		role  string
-		rungs string // the phases that the program prints, in this order; a signal is sent in each of them except the last
-		code  int
+		role   string
+		phases string // the phases that the program prints, in this order; a signal is sent in each of them except the last
+		code   int
 	}{
 		{"soft", "Serving 0, Soft 1, Exit 1", 0},
 		{"hard", "Serving 0, Soft 1, Hard 2, Exit 2", 2},
@@ -340,14 +340,14 @@ func TestRun_EachSignalStartsNextPhase(t *testing.T) {
 			t.Run(fmt.Sprint(test.role, " ", sig), func(t *testing.T) {
 				t.Parallel()
 				p := start(t, test.role)
-				rungs := strings.Split(test.rungs, ", ")
+				phases := strings.Split(test.phases, ", ")
 				next := os.Signal(sig)
-				for i, rung := range rungs {
-					p.until(rung)
+				for i, phase := range phases {
+					p.until(phase)
 					var before, after int
-					fmt.Sscanf(rung[strings.Index(rung, " "):], "%d", &before)
-					if i+1 < len(rungs) {
-						fmt.Sscanf(rungs[i+1][strings.Index(rungs[i+1], " "):], "%d", &after)
+					fmt.Sscanf(phase[strings.Index(phase, " "):], "%d", &before)
+					if i+1 < len(phases) {
+						fmt.Sscanf(phases[i+1][strings.Index(phases[i+1], " "):], "%d", &after)
 					}
 					if after > before {
 						p.signal(next)
@@ -363,7 +363,7 @@ func TestRun_EachSignalStartsNextPhase(t *testing.T) {
 						said = append(said, line)
 					}
 				}
-				testkit.Equal(t, "rungs", strings.Join(said, ", "), test.rungs)
+				testkit.Equal(t, "phases", strings.Join(said, ", "), test.phases)
 				testkit.Equal(t, "the defers of main ran", deferred, true)
 				testkit.Equal(t, "standard error says what was abandoned", strings.Contains(p.stderr.String(), "abandoned"), test.code == 3)
 			})
@@ -388,8 +388,8 @@ graceful: abandoned (cancelled work did not return within 1ms); guards still hel
 
 func TestRun_PrintsGuardsStillHeldAtExit(t *testing.T) {
 	p := start(t, "traced")
-	for _, rung := range []string{"Serving 0", "Soft 1", "Hard 2"} {
-		p.until(rung)
+	for _, phase := range []string{"Serving 0", "Soft 1", "Hard 2"} {
+		p.until(phase)
 		p.signal(os.Interrupt)
 	}
 	testkit.Equal(t, "exit code", p.awaitExit(), 3)

@@ -130,9 +130,9 @@ func (tty *terminal) awaitExit() int {
 // The user presses ^C once, twice or three times on a terminal.
 func TestTerminal_EachControlCStartsNextPhase(t *testing.T) {
 	for _, test := range []struct {
-		role  string
-		rungs []string // the phases in which the user presses ^C
-		code  int
+		role   string
+		phases []string // the phases in which the user presses ^C
+		code   int
 	}{
 		{"soft", []string{"Serving 0"}, 0},
 		{"hard", []string{"Serving 0", "Soft 1"}, 2},
@@ -141,8 +141,8 @@ func TestTerminal_EachControlCStartsNextPhase(t *testing.T) {
 		t.Run(test.role, func(t *testing.T) {
 			t.Parallel()
 			tty := startOnTerminal(t, test.role, 80)
-			for _, rung := range test.rungs {
-				tty.until(rung)
+			for _, phase := range test.phases {
+				tty.until(phase)
 				tty.press("\x03")
 			}
 			testkit.Equal(t, "exit code", tty.awaitExit(), test.code)

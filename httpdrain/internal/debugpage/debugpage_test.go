@@ -95,8 +95,8 @@ func TestHandler_ShowsScopeStatesWithoutProcess(t *testing.T) {
 		step := func(state, steps string) {
 			t.Helper()
 			v := decode(t, get(h, "/?format=json").Body.String())
-			if v.State != state || v.Ladder != nil {
-				t.Errorf("state %v, ladder %v; want %v and none", v.State, v.Ladder, state)
+			if v.State != state || v.Phase != nil {
+				t.Errorf("state %v, phase %v; want %v and none", v.State, v.Phase, state)
 			}
 			page := get(h, "/").Body.String()
 			var got []string
@@ -290,8 +290,8 @@ func TestHandler_LabelsOfChartDoNotOverlap(t *testing.T) {
 		s := ctxshutdown.New(context.Background())
 		h := debugpage.New(s, p, debugpage.Options{LocalOnly: true})
 		defer acquire(s, 1)()
-		for _, rung := range []graceful.Rung{graceful.LameDuck, graceful.Soft, graceful.Hard, graceful.Exit} {
-			p.enter(rung, 0)
+		for _, phase := range []graceful.Rung{graceful.LameDuck, graceful.Soft, graceful.Hard, graceful.Exit} {
+			p.enter(phase, 0)
 			get(h, "/")
 			time.Sleep(time.Millisecond)
 		}

@@ -50,12 +50,12 @@ func (p *fakeProcess) watcherCount() int {
 	return len(p.watchers)
 }
 
-// enter puts p into phase r, which ends after d, and calls the watchers of p. If d is 0, the end of
+// enter puts p into a phase, which ends after d, and calls the watchers of p. If d is 0, the end of
 // the phase is unknown.
-func (p *fakeProcess) enter(r graceful.Rung, d time.Duration, change ...func(*graceful.Status)) {
+func (p *fakeProcess) enter(phase graceful.Rung, d time.Duration, change ...func(*graceful.Status)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.status.Rung, p.status.Since, p.status.Until = r, time.Now(), time.Time{}
+	p.status.Rung, p.status.Since, p.status.Until = phase, time.Now(), time.Time{}
 	if d > 0 {
 		p.status.Until = p.status.Since.Add(d)
 	}
@@ -105,7 +105,7 @@ func decode(t *testing.T, data string) (v struct {
 	Scopes   int
 	Cause    string
 	Filter   string
-	Ladder   *struct{ Rung string }
+	Phase    *struct{ Name string }
 	Blockers []struct {
 		Path   string
 		Guards int

@@ -106,21 +106,21 @@ func newPage(now *snapshot, filter string) *page {
 		p.Work = strings.TrimSuffix(p.Work, fmt.Sprintf(", oldest %d s: %s", (oldest.Age+time.Second-1)/time.Second, v.Requests[0].Request))
 	}
 	p.IsCondensed = countLeaves(v.Tree) > len(v.Blockers)
-	rung := graceful.Serving
+	phase := graceful.Serving
 	p.Where = "Scope " + v.State
 	if now.status != nil {
-		rung = now.status.Rung
-		p.Where = "Phase " + stepOf(rung).title() + " · " + v.State
+		phase = now.status.Rung
+		p.Where = "Phase " + stepOf(phase).title() + " · " + v.State
 	}
 	p.Why = p.causeText(now)
-	p.setHeadline(now, rung)
-	p.setNext(now, rung)
+	p.setHeadline(now, phase)
+	p.setNext(now, phase)
 	p.Key = p.Headline + p.NextLabel
 	p.Announcement = p.Headline + ". " + p.Sentence
 	if p.NextLeft != nil {
 		p.Announcement += " " + p.NextLabel + " " + duration(*p.NextLeft/1000*1000) + "."
 	}
-	p.Steps = stepViews(now, v, rung)
+	p.Steps = stepViews(now, v, phase)
 	return p
 }
 
@@ -133,14 +133,14 @@ func (p *page) causeText(now *snapshot) string {
 		return "a call of Force"
 	case p.Cause != "":
 		return p.Cause
-	case p.Ladder != nil:
-		return p.Ladder.Cause
+	case p.Phase != nil:
+		return p.Phase.Cause
 	}
 	return ""
 }
 
 // setHeadline sets the color and the texts that describe the state.
-func (p *page) setHeadline(now *snapshot, rung graceful.Rung) {
+func (p *page) setHeadline(now *snapshot, phase graceful.Rung) {
 	held := count(now.guards, "guard") + " in " + count(p.Scopes, "scope")
 	blocking, neverReleased := held+" delay the shutdown.", held+" were never released."
 	if now.guards == 1 {
@@ -152,15 +152,15 @@ func (p *page) setHeadline(now *snapshot, rung graceful.Rung) {
 		set("duck", "Drained after force", "Work was cancelled, and then every guard was released.")
 	case now.state == ctxshutdown.Complete:
 		set("done", "Drained", "Every guard was released.")
-	case rung == graceful.Exit:
+	case phase == graceful.Exit:
 		set("hard", "Given up", neverReleased)
-	case rung == graceful.Hard || now.forced:
+	case phase == graceful.Hard || now.forced:
 		set("hard", "Forced", "Work is cancelled. "+blocking)
 	case now.state == ctxshutdown.ShuttingDown:
 		set("soft", "Draining", "No new work. "+blocking)
-	case rung == graceful.LameDuck:
+	case phase == graceful.LameDuck:
 		set("duck", "Lame duck", "Not ready, so that load balancers notice; still accepting work: "+held+".")
-	case rung == graceful.Soft:
+	case phase == graceful.Soft:
 		set("soft", "About to stop", "The process is stopping, this scope is not yet: "+held+".")
 	default:
 		set("serving", "Running", "Accepting work.")
@@ -169,7 +169,7 @@ func (p *page) setHeadline(now *snapshot, rung graceful.Rung) {
 
 // setNext sets the label and the value of the page's counter: the time until the next phase, the
 // time since the stop, how long the drain took, or the number of guards held.
-func (p *page) setNext(now *snapshot, rung graceful.Rung) {
+func (p *page) setNext(now *snapshot, phase graceful.Rung) {
 	// Milliseconds from the first step of the shutdown to the last one, and to the snapshot.
 	var took, sinceStop int64
 	if n := len(now.marks); n > 0 {
@@ -178,9 +178,9 @@ func (p *page) setNext(now *snapshot, rung graceful.Rung) {
 	switch {
 	case now.state == ctxshutdown.Complete:
 		p.NextLabel, p.NextText = "Drained in", duration(took)
-	case p.Ladder != nil && p.Ladder.Next != "":
-		next := stepOf(rung + 1).title()
-		p.NextLabel, p.NextLeft = next+" in", p.Ladder.Remaining
+	case p.Phase != nil && p.Phase.Next != "":
+		next := stepOf(phase + 1).title()
+		p.NextLabel, p.NextLeft = next+" in", p.Phase.Remaining
 		if p.NextLeft == nil {
 			p.NextLabel, p.NextText = next+" at the", "next signal"
 		}

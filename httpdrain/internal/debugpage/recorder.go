@@ -222,21 +222,21 @@ func (r *recorder) recordMarks(now *snapshot) {
 			slices.SortStableFunc(r.marks, func(a, b mark) int { return a.at.Compare(b.at) })
 		}
 	}
-	rung := graceful.Serving // stays Serving if the scope belongs to no process, even after the stop
+	phase := graceful.Serving // stays Serving if the scope belongs to no process, even after the stop
 	if now.status != nil {
-		rung = now.status.Rung
+		phase = now.status.Rung
 	}
 	complete := now.state == ctxshutdown.Complete
 	// After a complete drain, the process is in phase Exit too. The page must not show this as a
 	// drain that was given up.
-	if rung != graceful.Serving && !(rung == graceful.Exit && complete) {
-		reached(stepOf(rung), now.status.Since)
+	if phase != graceful.Serving && !(phase == graceful.Exit && complete) {
+		reached(stepOf(phase), now.status.Since)
 	}
 	if now.state != ctxshutdown.Running {
-		if rung < graceful.Soft {
+		if phase < graceful.Soft {
 			reached(stepSoft, now.at)
 		}
-		if rung < graceful.Hard && now.forced {
+		if phase < graceful.Hard && now.forced {
 			reached(stepHard, now.at)
 		}
 		if complete {

@@ -23,7 +23,7 @@ var phaseNotes = [...]string{
 }
 
 // stepViews returns the steps of the process, or of the scope if there is no process.
-func stepViews(now *snapshot, v *view, rung graceful.Rung) (steps []stepView) {
+func stepViews(now *snapshot, v *view, phase graceful.Rung) (steps []stepView) {
 	complete, running := now.state == ctxshutdown.Complete, now.state == ctxshutdown.Running
 	add := func(s step, title, note string, current, passed bool) {
 		steps = append(steps, now.stepView(s, title, note, current, passed))
@@ -43,9 +43,9 @@ func stepViews(now *snapshot, v *view, rung graceful.Rung) (steps []stepView) {
 			add(stepDone, "Drained", "no guards held", true, false)
 			break
 		}
-		add(s, s.title(), phaseNotes[r], r == rung && !complete, r < rung || complete)
-		if last := &steps[len(steps)-1]; r == rung+1 && v.Ladder.Next != "" {
-			if last.Left = v.Ladder.Remaining; last.Left == nil {
+		add(s, s.title(), phaseNotes[r], r == phase && !complete, r < phase || complete)
+		if last := &steps[len(steps)-1]; r == phase+1 && v.Phase.Next != "" {
+			if last.Left = v.Phase.Remaining; last.Left == nil {
 				last.When = "at the next signal"
 			}
 		}

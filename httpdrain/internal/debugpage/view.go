@@ -14,27 +14,27 @@ import (
 // times on the page up or down, from milliseconds relative to the field Time. So the clock of the
 // browser need not be right.
 type view struct {
-	Time     time.Time   `json:"time"`
-	Scope    string      `json:"scope"` // the path of the scope; empty for a root without a name
-	State    string      `json:"state"` // state of the scope: Running, ShuttingDown or Complete
-	Forced   bool        `json:"forced"`
-	Cause    string      `json:"cause,omitempty"`
-	Summary  string      `json:"summary"` // what the guards stand for, in ordinary words
-	Guards   int         `json:"guards"`
-	AtStop   int         `json:"guards_at_stop"`     // the largest number of guards held since the stop
-	Scopes   int         `json:"scopes"`             // number of scopes that hold guards
-	Ladder   *ladderView `json:"ladder"`             // the phase of the process; null without a graceful.Process
-	Requests []request   `json:"requests,omitempty"` // the oldest requests, unless the tree names them
-	Blockers []blocker   `json:"blockers"`           // at most maxBlockers, those with the oldest guards first
-	Filter   string      `json:"filter,omitempty"`
-	IsTraced bool        `json:"-"` // the age of some guard is known, or no guard is held; else the page explains WithTrace
-	Tree     *node       `json:"tree"`
-	Timeline timeline    `json:"timeline"`
+	Time     time.Time  `json:"time"`
+	Scope    string     `json:"scope"` // the path of the scope; empty for a root without a name
+	State    string     `json:"state"` // state of the scope: Running, ShuttingDown or Complete
+	Forced   bool       `json:"forced"`
+	Cause    string     `json:"cause,omitempty"`
+	Summary  string     `json:"summary"` // what the guards stand for, in ordinary words
+	Guards   int        `json:"guards"`
+	AtStop   int        `json:"guards_at_stop"`     // the largest number of guards held since the stop
+	Scopes   int        `json:"scopes"`             // number of scopes that hold guards
+	Phase    *phaseView `json:"phase"`              // the phase of the process; null without a graceful.Process
+	Requests []request  `json:"requests,omitempty"` // the oldest requests, unless the tree names them
+	Blockers []blocker  `json:"blockers"`           // at most maxBlockers, those with the oldest guards first
+	Filter   string     `json:"filter,omitempty"`
+	IsTraced bool       `json:"-"` // the age of some guard is known, or no guard is held; else the page explains WithTrace
+	Tree     *node      `json:"tree"`
+	Timeline timeline   `json:"timeline"`
 }
 
-// A ladderView is the phase of the process.
-type ladderView struct {
-	Rung      string `json:"rung"`
+// A phaseView is the phase of the process.
+type phaseView struct {
+	Name      string `json:"name"`
 	Since     int64  `json:"since_ms"`               // time in this phase
 	Next      string `json:"next,omitempty"`         // the phase that follows
 	Remaining *int64 `json:"remaining_ms,omitempty"` // time until the next phase; absent if unknown
@@ -95,7 +95,7 @@ func newView(now *snapshot, filter string) *view {
 		v.Cause = printable(now.cause.Error(), 300)
 	}
 	if now.status != nil {
-		v.Ladder = newLadderView(now)
+		v.Phase = newPhaseView(now)
 	}
 	for _, p := range now.points {
 		v.Timeline.Points = append(v.Timeline.Points, pointView{millisSince(now.at, p.at), p.guards})
@@ -106,23 +106,23 @@ func newView(now *snapshot, filter string) *view {
 	return v
 }
 
-func newLadderView(now *snapshot) *ladderView {
+func newPhaseView(now *snapshot) *phaseView {
 	st := now.status
-	l := &ladderView{
-		Rung: stepOf(st.Rung).String(), Since: millisSince(now.at, st.Since), Signals: st.Signals,
+	p := &phaseView{
+		Name: stepOf(st.Rung).String(), Since: millisSince(now.at, st.Since), Signals: st.Signals,
 		Extended: st.Extended.Milliseconds(), Reason: printable(st.Reason, 300),
 	}
 	if st.Cause != nil {
-		l.Cause = printable(st.Cause.Error(), 300)
+		p.Cause = printable(st.Cause.Error(), 300)
 	}
 	if st.Rung < graceful.Exit && st.Rung > graceful.Serving && now.state != ctxshutdown.Complete {
-		l.Next = stepOf(st.Rung + 1).String()
+		p.Next = stepOf(st.Rung + 1).String()
 		if !st.Until.IsZero() {
 			left := max(0, st.Until.Sub(now.at).Milliseconds())
-			l.Remaining = &left
+			p.Remaining = &left
 		}
 	}
-	return l
+	return p
 }
 
 // A step is a phase of the process or the completion of the scope.
@@ -138,7 +138,7 @@ const (
 )
 
 // stepOf returns the step for a phase. The first steps have the order of the phases.
-func stepOf(r graceful.Rung) step { return step(r) }
+func stepOf(phase graceful.Rung) step { return step(phase) }
 
 // String returns the name of the step in the JSON format.
 func (s step) String() string {

@@ -61,14 +61,14 @@ func TestPage_ShowsPhasesAndGuardsDuringDrain(t *testing.T) {
 	needBrowser(t) // called before the test starts the process, because t.Skip after that would leave the process running
 	// The phases last longer than the test, and are short enough for the page to count them down in
 	// seconds.
-	const rung = 59 * time.Second
+	const phase = 59 * time.Second
 	begin, finish, end := make(chan *ctxshutdown.Swansong), make(chan struct{}), make(chan error, 1)
 	go func() {
 		end <- graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
 			begin <- s
 			<-finish
 			return nil
-		}, graceful.WithSoft(rung), graceful.WithHard(rung))
+		}, graceful.WithSoft(phase), graceful.WithHard(phase))
 	}()
 	scope := <-begin
 	signal := func() {

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// The ladder, the state machine of the phases, has few states. The test extends every sequence of
-// events until it leads to a state that is already known, and checks every step.
+// The state machine of the phases has few states. The test extends every sequence of events until
+// it leads to a state that is already known, and checks every step.
 func TestPhases_StateMachineObeysRulesForEverySequenceOfEvents(t *testing.T) {
 	const depth = 12
 	why := errors.New("why")
 	for _, delay := range []time.Duration{0, 5 * time.Second} {
-		start := ladder{delay: delay, soft: 10 * time.Second, hard: 2 * time.Second, maxExtension: 3 * time.Second}
+		start := phases{delay: delay, soft: 10 * time.Second, hard: 2 * time.Second, maxExtension: 3 * time.Second}
 		start.Since = time.Unix(0, 0)
 		tried, seen := 0, map[string]int{}
-		var try func(l ladder, did []action, trail string, n int)
-		try = func(l ladder, did []action, trail string, n int) {
+		var try func(p phases, did []action, trail string, n int)
+		try = func(p phases, did []action, trail string, n int) {
 			done := slices.Clone(did)
 			slices.Sort(done)
-			state := fmt.Sprint(l.Rung, min(l.Signals, 5), slices.Compact(done))
+			state := fmt.Sprint(p.Rung, min(p.Signals, 5), slices.Compact(done))
 			if n <= seen[state] || t.Failed() {
 				return
 			}
@@ -31,16 +31,16 @@ func TestPhases_StateMachineObeysRulesForEverySequenceOfEvents(t *testing.T) {
 					if after > time.Second && kind != timerFired {
 						continue // other events do not depend on the exact time
 					}
-					next := l
-					e := event{kind: kind, at: l.Since.Add(after), cause: why}
-					if !l.Until.IsZero() && after > time.Second {
-						e.at = l.Until
+					next := p
+					e := event{kind: kind, at: p.Since.Add(after), cause: why}
+					if !p.Until.IsZero() && after > time.Second {
+						e.at = p.Until
 					}
 					todo := next.step(e)
 					tried++
 					name := fmt.Sprintf("%s %d+%v", trail, kind, after)
-					if err := check(l, e, next, todo, did); err != nil {
-						t.Fatalf("delay %v, events%s: %v\nfrom %+v\n  to %+v\ntodo %v", delay, name, err, l, next, todo)
+					if err := check(p, e, next, todo, did); err != nil {
+						t.Fatalf("delay %v, events%s: %v\nfrom %+v\n  to %+v\ntodo %v", delay, name, err, p, next, todo)
 					}
 					try(next, slices.Concat(did, todo), name, n-1)
 				}
@@ -51,43 +51,43 @@ func TestPhases_StateMachineObeysRulesForEverySequenceOfEvents(t *testing.T) {
 	}
 }
 
-// check compares one step of the ladder with the rules in its documentation.
-func check(l ladder, e event, next ladder, todo, did []action) error {
-	down := int(next.Rung - l.Rung)
+// check compares one step of the state machine with the rules in its documentation.
+func check(p phases, e event, next phases, todo, did []action) error {
+	down := int(next.Rung - p.Rung)
 	has := func(list []action, a action) bool { return slices.Contains(list, a) }
 	all := slices.Concat(did, todo)
 	switch {
 	case down < 0:
 		return errors.New("the phase changed to an earlier one")
-	case down == 0 && next.Until != l.Until:
+	case down == 0 && next.Until != p.Until:
 		return errors.New("the end of the phase was moved, but not by Extend")
-	case l.Rung == Exit && len(todo) > 0:
+	case p.Rung == Exit && len(todo) > 0:
 		return errors.New("an action after Exit")
-	case down > 1 && e.kind != drained && e.kind != forced && !(l.Rung == Serving && next.Rung == Soft):
+	case down > 1 && e.kind != drained && e.kind != forced && !(p.Rung == Serving && next.Rung == Soft):
 		return errors.New("a phase was skipped")
-	case l.Rung == Serving && next.Rung == Soft && l.delay > 0 && e.kind != returned && e.kind != stopped:
+	case p.Rung == Serving && next.Rung == Soft && p.delay > 0 && e.kind != returned && e.kind != stopped:
 		return errors.New("the phase LameDuck was skipped")
-	case next.Rung == LameDuck && l.delay == 0:
+	case next.Rung == LameDuck && p.delay == 0:
 		return errors.New("the phase LameDuck began although its delay is 0")
-	case e.kind == signalled && next.Signals != l.Signals+1, e.kind != signalled && next.Signals != l.Signals:
+	case e.kind == signalled && next.Signals != p.Signals+1, e.kind != signalled && next.Signals != p.Signals:
 		return errors.New("the number of signals is wrong")
-	case e.kind == signalled && l.Rung > Serving && l.Signals == 0 && down != 0:
+	case e.kind == signalled && p.Rung > Serving && p.Signals == 0 && down != 0:
 		return errors.New("the first signal changed the phase of a stop that had another reason")
-	case e.kind == signalled && l.Rung > Serving && l.Rung < Exit && l.Signals > 0 && down != 1:
+	case e.kind == signalled && p.Rung > Serving && p.Rung < Exit && p.Signals > 0 && down != 1:
 		return errors.New("a further signal did not lead to the next phase")
-	case e.kind == asked && l.Rung > Serving && down != 0:
+	case e.kind == asked && p.Rung > Serving && down != 0:
 		return errors.New("the end of the context changed the phase of a stop that had begun")
-	case e.kind == timerFired && (l.Until.IsZero() || e.at.Before(l.Until)) && down != 0:
+	case e.kind == timerFired && (p.Until.IsZero() || e.at.Before(p.Until)) && down != 0:
 		return errors.New("the timer ended a phase whose time was not over")
-	case e.kind == timerFired && l.Rung < Exit && !l.Until.IsZero() && !e.at.Before(l.Until) && down != 1:
+	case e.kind == timerFired && p.Rung < Exit && !p.Until.IsZero() && !e.at.Before(p.Until) && down != 1:
 		return errors.New("the timer did not end a phase whose time was over")
-	case e.kind == drained && (next.Rung == Exit) != (l.Rung >= Soft):
+	case e.kind == drained && (next.Rung == Exit) != (p.Rung >= Soft):
 		return errors.New("Exit did not begin when the scope had drained, or began too early")
-	case next.Rung == Exit && l.Rung != Exit && next.outcome != map[bool]outcome{true: cutShort, false: clean}[l.Rung == Hard] && e.kind == drained:
+	case next.Rung == Exit && p.Rung != Exit && next.outcome != map[bool]outcome{true: cutShort, false: clean}[p.Rung == Hard] && e.kind == drained:
 		return fmt.Errorf("wrong outcome after a drain: %v", next.outcome)
-	case next.Rung == Exit && l.Rung != Exit && e.kind != drained && (next.outcome != abandoned || !has(todo, abandon)):
+	case next.Rung == Exit && p.Rung != Exit && e.kind != drained && (next.outcome != abandoned || !has(todo, abandon)):
 		return errors.New("Exit began before the drain had ended, but the guards were not abandoned")
-	case next.Rung > Serving && next.Rung < Exit && next.Cause == nil, l.Cause != nil && next.Cause != l.Cause:
+	case next.Rung > Serving && next.Rung < Exit && next.Cause == nil, p.Cause != nil && next.Cause != p.Cause:
 		return errors.New("the cause is missing or has changed")
 	case next.Rung > Serving && e.kind != drained && !has(all, turnUnready):
 		return errors.New("the readiness was not turned off")
@@ -95,7 +95,7 @@ func check(l ladder, e event, next ladder, todo, did []action) error {
 		return errors.New("Soft began without the hooks")
 	case has(todo, shutdown) && (!has(did, runHooks) || e.kind != hooksDone):
 		return errors.New("Shutdown was called before the hooks had ended")
-	case e.kind == hooksDone && l.Rung == Soft && !has(todo, shutdown):
+	case e.kind == hooksDone && p.Rung == Soft && !has(todo, shutdown):
 		return errors.New("Shutdown was not called after the hooks")
 	case down > 0 && next.Rung == Hard && !has(todo, force):
 		return errors.New("Hard began without Force")
@@ -115,24 +115,24 @@ func check(l ladder, e event, next ladder, todo, did []action) error {
 func TestPhases_SignalRepeatedWithinSecondIsIgnored(t *testing.T) {
 	why := errors.New("why")
 	at := time.Unix(0, 0)
-	l := ladder{delay: time.Hour, soft: time.Hour, hard: time.Hour}
-	for _, rung := range []Rung{LameDuck, Soft, Hard, Exit} {
-		l.step(event{kind: signalled, at: at, cause: why, mayRepeat: true})
-		if l.Rung != rung || l.Signals != int(rung) {
-			t.Fatalf("after signal %d the phase is %v, want %v", l.Signals, l.Rung, rung)
+	p := phases{delay: time.Hour, soft: time.Hour, hard: time.Hour}
+	for _, phase := range []Rung{LameDuck, Soft, Hard, Exit} {
+		p.step(event{kind: signalled, at: at, cause: why, mayRepeat: true})
+		if p.Rung != phase || p.Signals != int(phase) {
+			t.Fatalf("after signal %d the phase is %v, want %v", p.Signals, p.Rung, phase)
 		}
-		before := l
+		before := p
 		for _, after := range []time.Duration{0, 600 * time.Millisecond, repeatTime - 1} {
-			if todo := l.step(event{kind: signalled, at: at.Add(after), cause: why, mayRepeat: true}); l != before || len(todo) > 0 {
-				t.Fatalf("a signal repeated after %v changed the ladder from %+v to %+v", after, before, l)
+			if todo := p.step(event{kind: signalled, at: at.Add(after), cause: why, mayRepeat: true}); p != before || len(todo) > 0 {
+				t.Fatalf("a signal repeated after %v changed the state from %+v to %+v", after, before, p)
 			}
 		}
 		at = at.Add(repeatTime)
 	}
-	l = ladder{soft: time.Hour, hard: time.Hour}
-	l.step(event{kind: signalled, at: at, cause: why, mayRepeat: true})
-	if l.step(event{kind: signalled, at: at, cause: why}); l.Rung != Hard {
-		t.Errorf("a SIGINT right after a SIGTERM led to %v", l.Rung)
+	p = phases{soft: time.Hour, hard: time.Hour}
+	p.step(event{kind: signalled, at: at, cause: why, mayRepeat: true})
+	if p.step(event{kind: signalled, at: at, cause: why}); p.Rung != Hard {
+		t.Errorf("a SIGINT right after a SIGTERM led to %v", p.Rung)
 	}
 }
 
@@ -141,33 +141,33 @@ func TestPhases_SignalRepeatedWithinSecondIsIgnored(t *testing.T) {
 func TestPhases_ExtensionsNeverShortenDrainOrExceedLimitInTotal(t *testing.T) {
 	start := time.Unix(0, 0)
 	for _, delay := range []time.Duration{0, 5 * time.Second} {
-		l := ladder{delay: delay, soft: 10 * time.Second, hard: 2 * time.Second, maxExtension: 7 * time.Second}
-		l.step(event{kind: signalled, at: start, cause: errors.New("why")})
-		first := l.softEnd()
+		p := phases{delay: delay, soft: 10 * time.Second, hard: 2 * time.Second, maxExtension: 7 * time.Second}
+		p.step(event{kind: signalled, at: start, cause: errors.New("why")})
+		first := p.softEnd()
 		for at := time.Duration(0); ; at += 500 * time.Millisecond {
 			now := start.Add(at)
-			if l.step(event{kind: timerFired, at: now}); l.Rung == Hard {
-				if want := first.Add(l.maxExtension); now != want || l.Extended != l.maxExtension {
-					t.Errorf("delay %v: Hard at %v with %v granted, want %v with %v", delay, now.Sub(start), l.Extended, want.Sub(start), l.maxExtension)
+			if p.step(event{kind: timerFired, at: now}); p.Rung == Hard {
+				if want := first.Add(p.maxExtension); now != want || p.Extended != p.maxExtension {
+					t.Errorf("delay %v: Hard at %v with %v granted, want %v with %v", delay, now.Sub(start), p.Extended, want.Sub(start), p.maxExtension)
 				}
-				if granted, moved := l.extend(now, time.Second, ""); granted != 0 || moved != 0 {
+				if granted, moved := p.extend(now, time.Second, ""); granted != 0 || moved != 0 {
 					t.Errorf("in the phase Hard, %v was granted", granted)
 				}
 				break
 			}
 			d := at % (4 * time.Second)
-			before := l.softEnd()
-			granted, moved := l.extend(now, d, "")
-			end := l.softEnd()
+			before := p.softEnd()
+			granted, moved := p.extend(now, d, "")
+			end := p.softEnd()
 			switch {
 			case end.Sub(before) != moved || moved < 0:
 				t.Fatalf("at %v: the end of Soft moved by %v, but extend returned %v", at, end.Sub(before), moved)
 			case granted > d || granted > end.Sub(now) || granted < 0:
 				t.Fatalf("at %v: %v of %v granted, with %v left", at, granted, d, end.Sub(now))
-			case granted < d && l.Extended != l.maxExtension:
-				t.Fatalf("at %v: only %v of %v granted, although another %v could be granted", at, granted, d, l.maxExtension-l.Extended)
-			case l.Extended > l.maxExtension || end != first.Add(l.Extended):
-				t.Fatalf("at %v: extended by %v of %v", at, l.Extended, l.maxExtension)
+			case granted < d && p.Extended != p.maxExtension:
+				t.Fatalf("at %v: only %v of %v granted, although another %v could be granted", at, granted, d, p.maxExtension-p.Extended)
+			case p.Extended > p.maxExtension || end != first.Add(p.Extended):
+				t.Fatalf("at %v: extended by %v of %v", at, p.Extended, p.maxExtension)
 			}
 		}
 	}

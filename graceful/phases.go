@@ -36,8 +36,8 @@ type Status struct {
 	Ready    bool          // whether Ready was called while Serving
 }
 
-// A ladder is the state machine of the phases of a stop. It has no side effects: it takes events
-// and returns actions for the caller to execute.
+// The type phases is the state machine of the phases of a stop. It has no side effects: it takes
+// events and returns actions for the caller to execute.
 //
 //	           asked: signal, or end of the context          stopped, or f returned
 //	Serving ───────────────┬───────────────────────────────────────────┐
@@ -58,7 +58,7 @@ type Status struct {
 //     for another reason, so a single SIGTERM never cuts a drain short. Each further signal advances
 //     by one phase, except that a SIGTERM or SIGHUP within repeatTime of a signal does not count.
 //   - The end of Soft moves by extensions only, in total by no more than maxExtension.
-type ladder struct {
+type phases struct {
 	delay, soft, hard time.Duration // the durations of LameDuck, Soft and Hard
 	maxExtension      time.Duration // how much time Extend grants in total at most
 
@@ -81,8 +81,8 @@ const (
 	drained                     // the root scope is complete
 )
 
-// An event is an input of the ladder, the state machine of the phases. The events asked, signalled,
-// returned, stopped and forced have a cause.
+// An event is an input of the state machine of the phases. The events asked, signalled, returned,
+// stopped and forced have a cause.
 type event struct {
 	kind      eventKind
 	at        time.Time
@@ -101,63 +101,63 @@ const (
 )
 
 // step processes an event and returns the actions that the caller must execute, one after another.
-func (l *ladder) step(e event) []action {
+func (p *phases) step(e event) []action {
 	switch e.kind {
 	case signalled:
-		return l.signal(e)
+		return p.signal(e)
 	case asked:
-		if l.Rung == Serving {
-			return l.begin(e)
+		if p.Rung == Serving {
+			return p.begin(e)
 		}
 	case returned, stopped:
-		if l.Rung < Soft {
-			return l.enter(Soft, e)
+		if p.Rung < Soft {
+			return p.enter(Soft, e)
 		}
 	case forced:
-		if l.Rung < Hard {
-			return l.enter(Hard, e)
+		if p.Rung < Hard {
+			return p.enter(Hard, e)
 		}
 	case hooksDone:
-		if l.Rung == Soft {
+		if p.Rung == Soft {
 			return []action{shutdown}
 		}
 	case timerFired:
-		if !l.Until.IsZero() && !e.at.Before(l.Until) {
-			e.cause = l.timeout()
-			return l.advance(e)
+		if !p.Until.IsZero() && !e.at.Before(p.Until) {
+			e.cause = p.timeout()
+			return p.advance(e)
 		}
 	case drained:
 		// Before Soft, the scope cannot drain: the function given to Run holds a guard until then.
-		if l.Rung == Soft || l.Rung == Hard {
-			if l.Rung == Hard {
-				l.outcome = cutShort
+		if p.Rung == Soft || p.Rung == Hard {
+			if p.Rung == Hard {
+				p.outcome = cutShort
 			}
-			l.Rung, l.Since, l.Until, l.Why = Exit, e.at, time.Time{}, e.cause
+			p.Rung, p.Since, p.Until, p.Why = Exit, e.at, time.Time{}, e.cause
 		}
 	}
 	return nil
 }
 
 // signal counts a signal, unless it repeats the previous one, and changes the phase.
-func (l *ladder) signal(e event) []action {
-	if e.mayRepeat && l.Signals > 0 && e.at.Sub(l.lastSignal) < repeatTime {
+func (p *phases) signal(e event) []action {
+	if e.mayRepeat && p.Signals > 0 && e.at.Sub(p.lastSignal) < repeatTime {
 		return nil
 	}
-	l.Signals++
-	l.lastSignal = e.at
+	p.Signals++
+	p.lastSignal = e.at
 	switch {
-	case l.Rung == Serving:
-		return l.begin(e)
-	case l.Signals > 1:
-		return l.advance(e)
+	case p.Rung == Serving:
+		return p.begin(e)
+	case p.Signals > 1:
+		return p.advance(e)
 	}
 	return nil
 }
 
 // timeout returns the cause of the end of a phase whose time is over.
-func (l *ladder) timeout() error {
-	limit := l.Until.Sub(l.Since)
-	switch l.Rung {
+func (p *phases) timeout() error {
+	limit := p.Until.Sub(p.Since)
+	switch p.Rung {
 	case LameDuck:
 		return fmt.Errorf("graceful: the lame-duck time of %v is over", limit)
 	case Soft:
@@ -167,68 +167,68 @@ func (l *ladder) timeout() error {
 }
 
 // begin changes the phase from Serving to LameDuck or, if the lame-duck delay is 0, to Soft.
-func (l *ladder) begin(e event) []action {
-	if l.delay > 0 {
-		return l.enter(LameDuck, e)
+func (p *phases) begin(e event) []action {
+	if p.delay > 0 {
+		return p.enter(LameDuck, e)
 	}
-	return l.enter(Soft, e)
+	return p.enter(Soft, e)
 }
 
-func (l *ladder) advance(e event) []action {
-	if l.Rung == Exit {
+func (p *phases) advance(e event) []action {
+	if p.Rung == Exit {
 		return nil
 	}
-	return l.enter(l.Rung+1, e)
+	return p.enter(p.Rung+1, e)
 }
 
-func (l *ladder) enter(r Rung, e event) (actions []action) {
-	if l.Rung == Serving {
-		l.Cause = e.cause
+func (p *phases) enter(next Rung, e event) (actions []action) {
+	if p.Rung == Serving {
+		p.Cause = e.cause
 		actions = append(actions, turnUnready)
 	}
-	l.Rung, l.Since, l.Until, l.Why = r, e.at, time.Time{}, e.cause
-	if r >= Soft && l.stopped.IsZero() {
-		l.stopped = e.at
+	p.Rung, p.Since, p.Until, p.Why = next, e.at, time.Time{}, e.cause
+	if next >= Soft && p.stopped.IsZero() {
+		p.stopped = e.at
 	}
-	switch r {
+	switch next {
 	case LameDuck:
-		l.Until = e.at.Add(l.delay)
+		p.Until = e.at.Add(p.delay)
 		return actions
 	case Soft:
-		l.Until = e.at.Add(l.soft + l.Extended)
+		p.Until = e.at.Add(p.soft + p.Extended)
 		return append(actions, runHooks)
 	case Hard:
-		l.Until = e.at.Add(l.hard)
+		p.Until = e.at.Add(p.hard)
 		return append(actions, force)
 	}
-	l.outcome = abandoned
+	p.outcome = abandoned
 	return append(actions, abandon)
 }
 
 // softEnd returns the latest time at which Hard begins. It returns the zero time in the phases in
 // which Extend has no effect.
-func (l *ladder) softEnd() time.Time {
-	switch l.Rung {
+func (p *phases) softEnd() time.Time {
+	switch p.Rung {
 	case LameDuck:
-		return l.Until.Add(l.soft + l.Extended)
+		return p.Until.Add(p.soft + p.Extended)
 	case Soft:
-		return l.Until
+		return p.Until
 	}
 	return time.Time{}
 }
 
 // extend moves the end of Soft so that it is at least d from now, within the limit maxExtension. It
 // returns how much of d is available now, and by how much the end of Soft has moved.
-func (l *ladder) extend(now time.Time, d time.Duration, reason string) (granted, moved time.Duration) {
-	end := l.softEnd()
+func (p *phases) extend(now time.Time, d time.Duration, reason string) (granted, moved time.Duration) {
+	end := p.softEnd()
 	if end.IsZero() || d <= 0 {
 		return 0, 0
 	}
-	if moved = min(now.Add(d).Sub(end), l.maxExtension-l.Extended); moved > 0 {
-		l.Extended += moved
-		l.Reason = reason
-		if l.Rung == Soft {
-			l.Until = l.Until.Add(moved)
+	if moved = min(now.Add(d).Sub(end), p.maxExtension-p.Extended); moved > 0 {
+		p.Extended += moved
+		p.Reason = reason
+		if p.Rung == Soft {
+			p.Until = p.Until.Add(moved)
 		}
 		end = end.Add(moved)
 	}
