@@ -16,6 +16,9 @@ import (
 // A Manager keeps one connection per key, such as a language and a workspace. It starts a
 // connection when it is first requested and closes all of them in parallel under one deadline.
 //
+// A server that has failed is started again only with [WithRestart]. [WithOnFailure] sets a
+// function that is told of failures, and [WithOnRestart] one that opens documents again.
+//
 // The methods may be called concurrently.
 type Manager struct {
 	scope     *ctxshutdown.Swansong
