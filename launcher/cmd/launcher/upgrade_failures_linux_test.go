@@ -6,10 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/swansong-go/swansong/internal/testkit"
+	"golang.org/x/sys/unix"
 )
 
 // A process that has named another one as its main process and has exited leaves that one in its
@@ -67,11 +69,25 @@ func TestUpgrade_ExecutesOldProgramIfNewOneFailsBeforeTakeover(t *testing.T) {
 func TestUpgrade_SaysThatNewProgramEndedBeforeTakeover(t *testing.T) {
 	s := newSite(t, webFile)
 	d := s.runs()
+	pid, _ := d.guardian()
+	guardian, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(guardian)
 	_, stderr, code := s.says("upgrade", "-f", s.file(), s.liar("exit 3"))
 	if code != 1 || !strings.HasPrefix(stderr, "launcher: the new program has ended before it has taken over") {
 		t.Errorf("code %d: %s", code, stderr)
 	}
 	testkit.Equal(t, "exit code of the launcher", d.ends(), 3)
+	// The guardian ends the processes when the launcher has ended, so it ends later.
+	n, err := 0, error(unix.EINTR)
+	for err == unix.EINTR { // a signal of the Go runtime can interrupt the call
+		n, err = unix.Poll([]unix.PollFd{{Fd: int32(guardian), Events: unix.POLLIN}}, int(tooLong.Milliseconds()))
+	}
+	if n != 1 {
+		t.Errorf("the guardian does not end: %v", err)
+	}
 }
 
 // The launcher starts its own program as a guardian, and as a helper that becomes a process. It is
@@ -98,24 +114,25 @@ process_groups:
 		t.Fatal(err)
 	}
 	d.must("restart", "web", "--wait")
-	name := strings.TrimSpace(d.guardian())
+	_, name := d.guardian()
 	if name != "launcher" {
 		t.Errorf("the guardian is called %q", name)
 	}
 }
 
-// guardian returns the name of the guardian, as ps shows it.
-func (d *daemon) guardian() string {
+// guardian returns the pid of the guardian, and its name, as ps shows it.
+func (d *daemon) guardian() (pid int, name string) {
 	d.t.Helper()
-	for _, pid := range d.children() {
-		args, _ := os.ReadFile("/proc/" + pid + "/cmdline")
+	for _, child := range d.children() {
+		args, _ := os.ReadFile("/proc/" + child + "/cmdline")
 		if strings.Contains(string(args), "\x00guard\x00") {
-			name, _ := os.ReadFile("/proc/" + pid + "/comm")
-			return string(name)
+			comm, _ := os.ReadFile("/proc/" + child + "/comm")
+			pid, _ = strconv.Atoi(child)
+			return pid, strings.TrimSpace(string(comm))
 		}
 	}
 	d.t.Fatal("the launcher has no guardian")
-	return ""
+	return 0, ""
 }
 
 // After an upgrade, the launcher masks the secrets of a process that has removed them from its
