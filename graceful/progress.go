@@ -165,8 +165,11 @@ func describe(st Status, now time.Time, held ctxshutdown.GuardReport, interrupts
 	default:
 		b.WriteString("draining")
 	}
-	if !st.Until.IsZero() {
-		total := st.Until.Sub(st.Since)
+	switch total := st.Until.Sub(st.Since); {
+	case st.Until.IsZero():
+	case isUnlimited(st):
+		fmt.Fprintf(&b, " · %s", seconds(now.Sub(st.Since)))
+	default:
 		fmt.Fprintf(&b, " · %s of %s", seconds(min(total, now.Sub(st.Since))), strings.Replace(seconds(total), ".0", "", 1))
 	}
 	if st.Extended > 0 {

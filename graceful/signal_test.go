@@ -48,6 +48,7 @@ var roles = map[string]func() error{
 	"hard":      func() error { return watched(worker(work), long()...) },
 	"hard-duck": func() error { return watched(worker(work), long(lameDuck)...) },
 	"never":     func() error { return watched(worker(never), long()...) },
+	"never-day": func() error { return watched(worker(never), long(graceful.WithSoft(24*time.Hour))...) },
 	"never-duck": func() error {
 		return watched(worker(never), long(lameDuck)...)
 	},

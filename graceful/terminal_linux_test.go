@@ -243,6 +243,22 @@ func TestTerminal_ProgressLineNamesPhase(t *testing.T) {
 	}
 }
 
+// With the longest soft phase the program bounds its drain by itself, so the progress line shows how
+// long the drain has taken, and not the limit, which says nothing about the end.
+func TestTerminal_ProgressLineHasNoLimitIfSoftPhaseIsLongest(t *testing.T) {
+	tty := startOnTerminal(t, "never-day", 80)
+	tty.until("Serving 0")
+	for _, says := range []string{"draining · ", "cut short · "} {
+		tty.press("\x03")
+		tty.until(says)
+	}
+	tty.press("\x03")
+	testkit.Equal(t, "exit code", tty.awaitExit(), 3)
+	if !regexp.MustCompile(`draining · \d+\.\d s · `).MatchString(tty.screen()) || strings.Contains(tty.screen(), "86400") {
+		t.Errorf("the progress line does not show how long the drain has taken, or shows a limit:\n%q", tty.screen())
+	}
+}
+
 // The user presses ^C on the terminal of `program 2>&1 | cat`. The terminal sends SIGINT to both
 // programs, and cat ends first. The other program writes to the pipe during its drain, and this
 // write does not end the drain.

@@ -130,6 +130,9 @@ func (p *Process) interruptsNeeded(st Status) string {
 //
 //	waiting for 3 requests and 1 job, oldest 12 s: GET /export from 192.0.2.1:4711; cancelling them in 8 s
 func describeWait(st Status, now time.Time, held ctxshutdown.GuardReport) string {
+	if isUnlimited(st) {
+		return "waiting for " + held.Summary()
+	}
 	what, left := "cancelling them", wholeSeconds(st.Until.Sub(now))
 	if st.Rung == Hard {
 		what = "giving up"
@@ -141,3 +144,8 @@ func describeWait(st Status, now time.Time, held ctxshutdown.GuardReport) string
 func wholeSeconds(d time.Duration) string {
 	return fmt.Sprintf("%d s", (max(0, d)+time.Second-1)/time.Second)
 }
+
+// isUnlimited reports whether the present phase may last for the longest valid time. A program that
+// asks for so much bounds its drain by itself, as the launcher does, so the end of the phase says
+// nothing about when the drain ends, and is not shown.
+func isUnlimited(st Status) bool { return st.Until.Sub(st.Since) >= longest }

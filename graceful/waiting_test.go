@@ -51,6 +51,19 @@ graceful: waiting for export ×2 and mail ×1; cancelling them in 4 s
 	})
 }
 
+// With the longest soft phase the program bounds its drain by itself, so the report names no time
+// that is left.
+func TestRun_NamesNoTimeLeftIfSoftPhaseIsLongest(t *testing.T) {
+	bubble(t, func(b *testRun) {
+		err := b.run(func(s *ctxshutdown.Swansong) error {
+			hold(s, "mail", s, 1500*time.Millisecond)
+			return untilStopped(s)
+		}, graceful.WithSoft(24*time.Hour))
+		testkit.Equal(t, "error", err, nil)
+		testkit.Equal(t, "output", b.out.String(), "graceful: waiting for mail ×1\n")
+	})
+}
+
 // The text that Run prints about an abandoned request has its route, its client and its age, even
 // without tracing.
 func TestAbandonedError_NamesRequests(t *testing.T) {
