@@ -155,7 +155,7 @@ func newManager(cfg Config, dir string) *Manager {
 	m := &Manager{
 		cfg: cfg, counter: counter{groups: map[string]GroupStats{}}, registry: newRegistry(),
 	}
-	m.events = events.NewHub(cfg.Logger, func(e Event) { m.counter.count(e, e.Forced && m.scope.Err() != nil) })
+	m.events = events.NewHub(cfg.Logger, func(e Event) { m.counter.count(e, e.To.Ended() && m.scope.Err() != nil) })
 	m.host = &process.Host{Dir: dir, Router: cfg.Router, Helper: cfg.Helper, Publish: m.publish, RecentLines: output.NewRecent()}
 	m.recorder, m.reloader, m.upgrader = &recorder{manager: m}, newReloader(m, cfg.Source), &upgrader{manager: m}
 	m.server = admin.New(adminLauncher{m})

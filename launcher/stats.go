@@ -17,7 +17,7 @@ type Stats struct {
 }
 
 // A GroupStats counts the events of a group. Package metrics exports it to Prometheus, except for
-// ForcedAtStop.
+// ForcedAtStop and FailedAtStop.
 type GroupStats struct {
 	Starts            uint64                // number of processes that were started, or failed to start
 	Restarts          uint64                // number of failures of processes after which a replacement is started
@@ -30,6 +30,7 @@ type GroupStats struct {
 	Unconfirmed       uint64                // number of processes that had not been seen to end two seconds after SIGKILL
 	Survivors         uint64                // number of descendants that could not be killed
 	ForcedAtStop      uint64                // number of processes that were sent SIGTERM or SIGKILL at a deadline, and ended after the launcher itself was told to stop
+	FailedAtStop      []string              // processes that failed after the launcher itself was told to stop, and how, as in "web-1: exit status 3"
 	RollsBegun        uint64
 	Rolls             map[string]uint64 // number of rolls by result: done, rolled back, degraded, interrupted, superseded, or paused, which does not end the roll
 	RouterErrors      uint64
@@ -137,7 +138,7 @@ func (s GroupStats) withTransition(e Event) GroupStats {
 }
 
 func (s GroupStats) clone() GroupStats {
-	s.Ends, s.Shutdowns, s.Rolls = maps.Clone(s.Ends), maps.Clone(s.Shutdowns), maps.Clone(s.Rolls)
+	s.Ends, s.Shutdowns, s.Rolls, s.FailedAtStop = maps.Clone(s.Ends), maps.Clone(s.Shutdowns), maps.Clone(s.Rolls), slices.Clone(s.FailedAtStop)
 	return s
 }
 
@@ -147,14 +148,17 @@ type counter struct {
 	groups map[string]GroupStats
 }
 
-// count counts an event. The parameter forcedAtStop says that it is the end of a process that the
-// launcher killed after it had been told to stop.
-func (c *counter) count(e Event, forcedAtStop bool) {
+// count counts an event. The parameter atStop says that it is the end of a process, and that the
+// launcher had been told to stop before.
+func (c *counter) count(e Event, atStop bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.groups[e.Group].with(e)
-	if forcedAtStop {
+	switch {
+	case atStop && e.Forced:
 		s.ForcedAtStop++
+	case atStop && e.To == Crashed:
+		s.FailedAtStop = append(s.FailedAtStop, e.Process+": "+e.Message)
 	}
 	c.groups[e.Group] = s
 }

@@ -62,3 +62,29 @@ func TestRun_ExitsWithTwoIfProcessIsKilledAtStop(t *testing.T) {
 	s.must("stop", "a", "b", "--wait")
 	testkit.Equal(t, "exit code if processes were killed only before the stop", d.stops(), 0)
 }
+
+// If a process fails when the launcher is stopped, the last line of the log says which one and how.
+// The exit code stays 0: the process has ended in time, and many programs end with another code when
+// they are told to stop. Processes that failed earlier are not named.
+func TestRun_NamesProcessesThatFailAtStop(t *testing.T) {
+	const loop = "{shutdown: {max_duration: 1m}, protocol: signals, restart_policy: never, command: sh, args: [-c, 'trap \"ACTION\" TERM; echo up {id}; while :; do sleep 0.05; done'], name: "
+	s := newSite(t, "state_dir: STATE\nprocess_groups:\n"+
+		"  - "+strings.Replace(loop, "ACTION", "exit 3", 1)+"a}\n"+
+		"  - "+strings.Replace(loop, "ACTION", "kill -USR1 $$$$", 1)+"b}\n"+
+		"  - "+strings.Replace(loop, "ACTION", "exit 0", 1)+"c}\n")
+	d := s.starts()
+	for range 3 {
+		d.prints("up ")
+	}
+	s.until("c is ready", func(h health) bool { return h.Groups[2].Ready == 1 })
+	s.must("signal", "c", "USR1")
+	d.logs("process=c-1 from=READY to=CRASHED")
+	testkit.Equal(t, "exit code", d.stops(), 0)
+	const want = "\nlauncher: processes failed while the launcher was stopped: a-1: exit status 3, b-1: signal: user defined signal 1\n"
+	if !strings.HasSuffix(d.log(), want) {
+		t.Errorf("the log:\n%s", d.log())
+	}
+	if !strings.Contains(d.log(), "level=ERROR msg=transition group=a process=a-1 from=DRAINING to=CRASHED outcome=CRASHED message=\"exit status 3\"") {
+		t.Errorf("the log does not say that a-1 has failed:\n%s", d.log())
+	}
+}

@@ -27,6 +27,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/signal"
@@ -93,20 +94,31 @@ func exitCode(err error) int {
 // errKilled matches the error of a launcher that killed processes when it was stopped.
 var errKilled = errors.New("processes were killed, because they had not ended in time")
 
-// checkKilled returns an error if the launcher killed processes when it was stopped. A drain that
-// was cut short should be visible to the caller of the launcher, such as systemd or a pipeline, as
-// it is for a program that uses package graceful itself. The manager is nil if a signal arrived
-// before the launcher was started.
-func checkKilled(m *launcher.Manager) error {
+// checkStop returns an error if the launcher killed processes when it was stopped. A drain that was
+// cut short should be visible to the caller of the launcher, such as systemd or a pipeline, as it is
+// for a program that uses package graceful itself. The manager is nil if a signal arrived before
+// the launcher was started.
+//
+// Processes that failed are only named, in a line that is written to w. They are no error: they have
+// ended in time, and many programs end with a code other than 0 when they are told to stop.
+func checkStop(m *launcher.Manager, w io.Writer) error {
 	if m == nil {
 		return nil
 	}
-	var killed []string
+	var killed, failed []string
 	groups := m.Stats().Groups
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
 		if n := groups[name].ForcedAtStop; n > 0 {
 			killed = append(killed, fmt.Sprintf("%d of group %s", n, name))
 		}
+		failed = append(failed, groups[name].FailedAtStop...)
+	}
+	const most = 20
+	if more := len(failed) - most; more > 0 {
+		failed = append(failed[:most], fmt.Sprintf("and %d more, which the log names", more))
+	}
+	if failed != nil {
+		fmt.Fprintln(w, "launcher: processes failed while the launcher was stopped:", strings.Join(failed, ", "))
 	}
 	if killed == nil {
 		return nil

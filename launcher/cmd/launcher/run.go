@@ -241,7 +241,7 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 	if err != nil {
 		return err // do not use m, because the function of an abandoned run may still be setting it
 	}
-	return checkKilled(m)
+	return checkStop(m, printed().errs)
 }
 
 // thisProgram returns a path by which exactly this program can be executed again. On Linux that
