@@ -410,7 +410,7 @@ func TestContexts_InheritValues(t *testing.T) {
 				"derived": masked, "child": inner, "underived child": underived, "Work of the child": inner.Work(), "Work": ctxshutdown.Work(masked),
 				"standard": owned(t)(context.WithCancel(inner)), "child of Work": child(inner.Work()),
 			}
-			look := func(when string) {
+			checkValues := func(when string) {
 				t.Helper()
 				for name, ctx := range forms {
 					want := []any{"above", "new", nil, nil}
@@ -423,13 +423,13 @@ func TestContexts_InheritValues(t *testing.T) {
 					t.Errorf("%s: the context above has %v, want the old value", when, got)
 				}
 			}
-			look("running")
+			checkValues("running")
 			underived.Shutdown() // the scope is stopped before it has a standard context of its own
-			look("one child stopped")
+			checkValues("one child stopped")
 			root.Shutdown()
-			look("all stopped")
+			checkValues("all stopped")
 			root.Force(nil)
-			look("forced")
+			checkValues("forced")
 		})
 	}
 }

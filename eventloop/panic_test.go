@@ -63,8 +63,8 @@ func TestPanic_StopsLoopIfHandlerReturnsFalse(t *testing.T) {
 // If the loop has a panic handler, it continues after a panic. The handler runs on the loop's
 // goroutine.
 func TestWithPanicHandler_LoopContinuesAfterPanic(t *testing.T) {
-	var told []any
-	l := startLoop(t, eventloop.WithPanicHandler(func(err *eventloop.PanicError) bool { told = append(told, err.Value); return true }))
+	var panics []any
+	l := startLoop(t, eventloop.WithPanicHandler(func(err *eventloop.PanicError) bool { panics = append(panics, err.Value); return true }))
 	for _, value := range []any{"one", "two"} {
 		l.Post(func() { panic(value) })
 	}
@@ -73,10 +73,10 @@ func TestWithPanicHandler_LoopContinuesAfterPanic(t *testing.T) {
 		runOn(t, l, func() {})
 	}
 	runOn(t, l, func() { testkit.Equal(t, "state", l.State(), eventloop.Running) })
-	runOn(t, l, func() { testkit.Equal(t, "the handler is told", len(told), 3) })
+	runOn(t, l, func() { testkit.Equal(t, "panics that the handler gets", len(panics), 3) })
 	testkit.Equal(t, "panics", l.Stats().Snapshot().Panics, uint64(3))
 	var first *eventloop.PanicError
-	isTrue(t, "Err is the first", errors.As(l.Err(), &first) && first.Value == told[0])
+	isTrue(t, "Err is the first", errors.As(l.Err(), &first) && first.Value == panics[0])
 }
 
 func TestWithPanicHandler_PanicInHandlerStopsLoop(t *testing.T) {
@@ -150,15 +150,15 @@ func TestTimers_ContinueAfterPanic(t *testing.T) {
 // callback.
 func TestPanic_InCallbackIsNotAttributedToEarlierTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []string
-		l := startedIn(t, t.Context(), eventloop.WithPanicHandler(func(err *eventloop.PanicError) bool { told = append(told, err.In); return true }))
+		var panics []string
+		l := startedIn(t, t.Context(), eventloop.WithPanicHandler(func(err *eventloop.PanicError) bool { panics = append(panics, err.In); return true }))
 		for range 2 {
 			l.After(0, func() { panic(errCause) })
 			synctest.Wait()
 			l.Post(func() { panic(errCause) })
 			synctest.Wait()
 		}
-		testkit.Equal(t, "the handler is told", told, []string{"timer", "callback", "timer", "callback"})
+		testkit.Equal(t, "panics that the handler gets", panics, []string{"timer", "callback", "timer", "callback"})
 		testkit.Equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 2, Executed: 2, Panics: 4})
 	})
 }
@@ -201,9 +201,9 @@ func TestTimers_ThatPanicDoNotStarveCallbacks(t *testing.T) {
 // While the loop drains, callbacks panic, call Goexit or return, and the panic handler sometimes
 // calls Goexit. Every callback runs, and the loop ends.
 func TestPanic_InManyCallbacksSkipsNoCallbackOfDrain(t *testing.T) {
-	told := 0
+	panics := 0
 	l := startLoop(t, eventloop.WithPanicHandler(func(*eventloop.PanicError) bool {
-		if told++; told%2 == 0 {
+		if panics++; panics%2 == 0 {
 			runtime.Goexit()
 		}
 		return true
@@ -218,7 +218,7 @@ func TestPanic_InManyCallbacksSkipsNoCallbackOfDrain(t *testing.T) {
 	free()
 	awaitDone(t, l.Scope().Completion())
 	testkit.Equal(t, "callbacks", ran, 60)
-	testkit.Equal(t, "the handler is told of panics", told, 20)
+	testkit.Equal(t, "panics that the handler gets", panics, 20)
 	testkit.Equal(t, "counters", l.Stats().Snapshot(), eventloop.Snapshot{Accepted: 61, Executed: 61, Panics: 50})
 }
 
@@ -269,10 +269,10 @@ func TestWithInit_PanicIsReturnedByStart(t *testing.T) {
 // A pool recovers and counts panics. If the work of an offload panics, the completion receives the
 // panic as its error.
 func TestPool_RecoversAndCountsPanicsOfJobs(t *testing.T) {
-	var told []string
+	var panics []string
 	p := newPool(t, 1, eventloop.WithPanicHandler(func(err *eventloop.PanicError) bool {
-		told = append(told, err.In)
-		if len(told) == 4 {
+		panics = append(panics, err.In)
+		if len(panics) == 4 {
 			panic("in the handler")
 		}
 		return true
@@ -289,7 +289,7 @@ func TestPool_RecoversAndCountsPanicsOfJobs(t *testing.T) {
 	if err := p.WaitIdle(t.Context()); err != nil {
 		t.Error(err)
 	}
-	testkit.Equal(t, "the handler is told", told, []string{"job", "job", "offload", "offload"})
+	testkit.Equal(t, "panics that the handler gets", panics, []string{"job", "job", "offload", "offload"})
 	testkit.Equal(t, "panics", p.Panics(), uint64(5))
 	testkit.ErrorIs(t, "Err is the first", p.Err(), errCause)
 	isTrue(t, "the loop is none the worse", l.Err() == nil && l.State() == eventloop.Running)
@@ -298,9 +298,9 @@ func TestPool_RecoversAndCountsPanicsOfJobs(t *testing.T) {
 // If a pool's panic handler calls Goexit, every job still finishes, every offload is completed,
 // every panic is reported once, and another goroutine takes the worker's place.
 func TestPool_GoexitInPanicHandlerLosesNoJob(t *testing.T) {
-	var told []string
+	var panics []string
 	p := newPool(t, 1, eventloop.WithPanicHandler(func(err *eventloop.PanicError) bool {
-		told = append(told, err.In)
+		panics = append(panics, err.In)
 		runtime.Goexit()
 		return true
 	}))
@@ -313,7 +313,7 @@ func TestPool_GoexitInPanicHandlerLosesNoJob(t *testing.T) {
 	testkit.ErrorIs(t, "the completion", receive(t, "it", got), errCause)
 	testkit.ErrorIs(t, "the completion", receive(t, "it", got), eventloop.ErrGoexit)
 	testkit.ErrorIs(t, "WaitIdle", p.WaitIdle(t.Context()), nil)
-	testkit.Equal(t, "the handler is told", told, []string{"job", "offload", "job", "offload"})
+	testkit.Equal(t, "panics that the handler gets", panics, []string{"job", "offload", "job", "offload"})
 	testkit.Equal(t, "panics, with those of the handler", p.Panics(), uint64(8))
 	testkit.Equal(t, "under way", l.Counts(), eventloop.Counts{})
 	awaitDone(t, l.Stop())

@@ -142,12 +142,12 @@ func isOfPackageNet(ln net.Listener) bool {
 func (l *listener) onTimer() {
 	l.mu.Lock()
 	l.steps--
-	isOver := l.accepting && l.steps <= 0
-	if l.accepting && !isOver {
+	expired := l.accepting && l.steps <= 0
+	if l.accepting && !expired {
 		l.timer.Reset(l.interval)
 	}
 	l.mu.Unlock()
-	if isOver {
+	if expired {
 		l.Close()
 	}
 }

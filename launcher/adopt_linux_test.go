@@ -28,7 +28,7 @@ func orphans(t *testing.T, g launcher.GroupConfig) (cfg launcher.Config, pids []
 	t.Helper()
 	b := newBrood(t)
 	cfg = launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{b.of(g)}}
-	startAnother(t, cfg, "").hears("ready").kill()
+	startAnother(t, cfg, "").prints("ready").kill()
 	pids = b.alive()
 	testkit.Equal(t, "processes without a launcher", len(pids), g.Desired)
 	return cfg, pids
@@ -197,7 +197,7 @@ func TestLauncherDeath_NextLauncherContinuesRollIfExitIsNotInStateFile(t *testin
 	g := kept(b.of(script("web", 1, "echo $$ >"+pids+"{id}; until test -e "+ready+"{id}; do sleep 0.01; done")))
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
 	write(t, ready+"web-1")
-	first := startAnother(t, cfg, "roll").hears("ready")
+	first := startAnother(t, cfg, "roll").prints("ready")
 	pid, err := strconv.Atoi(strings.TrimSpace(awaitInFile(t, pids+"web-2", "\n")))
 	if err != nil {
 		t.Fatal(err)
@@ -465,7 +465,7 @@ func TestLauncherDeath_RenamedGroupTakesOverListeners(t *testing.T) {
 	web := kept(b.of(runners("web", 1)))
 	web.Listen = []launcher.Listen{{Name: "http", Address: freeAddress(t)}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
-	startAnother(t, cfg, "").hears("ready").kill()
+	startAnother(t, cfg, "").prints("ready").kill()
 
 	cfg.Groups[0].Name = "web2"
 	cfg.Groups[0].Listen = []launcher.Listen{{Name: "front", Address: web.Listen[0].Address}}

@@ -28,7 +28,7 @@ func TestLauncherDeath_NextLauncherKnowsThatProcessReportedReady(t *testing.T) {
 	if err := os.WriteFile(healthy, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b.hears("ready")
+	b.prints("ready")
 	os.Remove(healthy)
 	awaitInFile(t, filepath.Join(cfg.Dir, "state.json"), `"warming":true`)
 	b.kill()

@@ -155,7 +155,7 @@ func TestStateFile_ProcessMissingBecauseDiskIsFullEndsWithLauncher(t *testing.T)
 		t.Run(name, func(t *testing.T) {
 			b, d := newBrood(t), newDisk(t)
 			cfg := launcher.Config{Dir: d.dir, Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
-			first := startAnother(t, cfg, "").hears("ready")
+			first := startAnother(t, cfg, "").prints("ready")
 			free := d.fill()
 			kill(t, b.awaitProcess(t, "web-1"))
 			pid := b.awaitProcess(t, "web-2")
@@ -181,7 +181,7 @@ func TestStateFile_ProcessMissingBecauseDiskIsFullEndsWithLauncher(t *testing.T)
 func TestStart_SucceedsWithAlarmWhenDiskIsFull(t *testing.T) {
 	b, d := newBrood(t), newDisk(t)
 	cfg := launcher.Config{Dir: d.dir, Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
-	startAnother(t, cfg, "").hears("ready").kill()
+	startAnother(t, cfg, "").prints("ready").kill()
 	pids := b.alive()
 	free := d.fill()
 	cfg.Groups = append(cfg.Groups, b.of(runners("other", 1)))
@@ -233,7 +233,7 @@ func TestLauncherDeath_KeptProcessStartsEvenIfOutputPipesCannotBeMade(t *testing
 func TestLauncherDeath_ProcessWithoutOutputPipesEndsWithLauncher(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
-	first := startAnother(t, cfg, "").hears("ready")
+	first := startAnother(t, cfg, "").prints("ready")
 	occupy(t, cfg.Dir, "web-2.out")
 	kill(t, b.awaitProcess(t, "web-1"))
 	pid := b.awaitProcess(t, "web-2")

@@ -186,8 +186,8 @@ func guardianOf(role string) []string {
 // another is a launcher in a process of its own.
 type another struct {
 	*exec.Cmd
-	t    *testing.T
-	says *bufio.Scanner
+	t   *testing.T
+	out *bufio.Scanner
 }
 
 // startAnother starts a launcher in a process of its own. When the launcher is ready, it performs
@@ -217,7 +217,7 @@ func (e enclosure) startAnother(t *testing.T, cfg launcher.Config, todo string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.says = bufio.NewScanner(out)
+	a.out = bufio.NewScanner(out)
 	if err := a.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -225,14 +225,14 @@ func (e enclosure) startAnother(t *testing.T, cfg launcher.Config, todo string) 
 	return a
 }
 
-// hears waits until the launcher has printed a line.
-func (a *another) hears(want string) *another {
+// prints waits until the launcher has printed a line.
+func (a *another) prints(want string) *another {
 	a.t.Helper()
-	if a.says.Text() == want {
+	if a.out.Text() == want {
 		return a
 	}
-	if !a.says.Scan() || a.says.Text() != want {
-		a.t.Fatalf("the launcher prints %q, want %q", a.says.Text(), want)
+	if !a.out.Scan() || a.out.Text() != want {
+		a.t.Fatalf("the launcher prints %q, want %q", a.out.Text(), want)
 	}
 	return a
 }
@@ -240,10 +240,10 @@ func (a *another) hears(want string) *another {
 // line returns the next line that the launcher prints.
 func (a *another) line() string {
 	a.t.Helper()
-	if !a.says.Scan() {
-		a.t.Fatalf("the launcher prints nothing after %q: %v", a.says.Text(), a.says.Err())
+	if !a.out.Scan() {
+		a.t.Fatalf("the launcher prints nothing after %q: %v", a.out.Text(), a.out.Err())
 	}
-	return a.says.Text()
+	return a.out.Text()
 }
 
 func (a *another) kill() {
@@ -351,7 +351,7 @@ func TestKilledLauncher_LeavesNoProcess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBrood(t)
 			cfg := launcher.Config{Dir: shortDir(t), Guardian: guardian, Groups: []launcher.GroupConfig{b.of(clan("clan"))}}
-			first := startAnother(t, cfg, "").hears("ready")
+			first := startAnother(t, cfg, "").prints("ready")
 			testkit.Equal(t, "processes", len(b.alive()), 51)
 			pids := guardians(t, first.Process.Pid)
 			first.kill()
@@ -377,7 +377,7 @@ func TestKilledLauncher_LeavesNoFiles(t *testing.T) {
 	web := b.of(runners("web", 2))
 	web.Listen = []launcher.Listen{{Name: "app", Network: "unix", Address: app}}
 	cfg := launcher.Config{Dir: dir, Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
-	first := startAnother(t, cfg, "").hears("ready")
+	first := startAnother(t, cfg, "").prints("ready")
 	pids := guardians(t, first.Process.Pid)
 	first.kill()
 	for _, pid := range pids {
@@ -426,7 +426,7 @@ func TestLauncherDeath_NextLauncherAdoptsProcesses(t *testing.T) {
 	g.Command = append(g.Command, "--http", "")
 	g.PreStop = []launcher.Hook{{Command: []string{"echo", "swordfish"}}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
-	first := startAnother(t, cfg, "").hears("ready")
+	first := startAnother(t, cfg, "").prints("ready")
 	before := b.alive()
 	testkit.Equal(t, "processes", len(before), 2)
 	first.kill()
@@ -480,11 +480,11 @@ func TestKilledLauncher_ClientsOfKeptProcessesLoseNoRequest(t *testing.T) {
 	g.Listen = []launcher.Listen{{Address: freeAddress(t)}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
 	in := enclose(t)
-	last := in.startAnother(t, cfg, "").hears("ready")
+	last := in.startAnother(t, cfg, "").prints("ready")
 	load := startTraffic(t, g.Listen[0].Address)
 	for i := range 20 {
 		if i%4 == 0 {
-			last.hears("ready")
+			last.prints("ready")
 		}
 		last.killSoon(150 * time.Millisecond)
 		last = in.startAnother(t, cfg, []string{"", "roll", "", "stop"}[i%4])
@@ -589,7 +589,7 @@ func TestGuardianProcess_HoldsListenersUntilNextLauncherStarts(t *testing.T) {
 	g := kept(b.of(runners("web", 1)))
 	g.Listen = []launcher.Listen{{Address: freeAddress(t)}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
-	startAnother(t, cfg, "").hears("ready").kill()
+	startAnother(t, cfg, "").prints("ready").kill()
 	for _, pid := range b.alive() {
 		kill(t, pid)
 		awaitEnd(t, pid, tooLong)
@@ -616,7 +616,7 @@ func TestGuardianProcess_EndsIfNoNextLauncherStarts(t *testing.T) {
 	g.Listen = []launcher.Listen{{Address: freeAddress(t)}}
 	cfg := launcher.Config{Dir: shortDir(t), Groups: []launcher.GroupConfig{g}}
 	cfg.Guardian = briefGuardian
-	first := startAnother(t, cfg, "").hears("ready")
+	first := startAnother(t, cfg, "").prints("ready")
 	pids := guardians(t, first.Process.Pid)
 	testkit.Equal(t, "guardians", len(pids), 1)
 	first.kill()
@@ -637,7 +637,7 @@ func TestGuardianProcess_EndsIfNoNextLauncherStarts(t *testing.T) {
 // must not wait for that lock, because the launcher waits for the guardian.
 func TestGuardianProcess_EndsForNextLauncherWithoutWaitingForItsLock(t *testing.T) {
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianOf("patient guardian"), Groups: []launcher.GroupConfig{newBrood(t).of(runners("web", 1))}}
-	first := startAnother(t, cfg, "").hears("ready")
+	first := startAnother(t, cfg, "").prints("ready")
 	guardian := guardians(t, first.Process.Pid)[0]
 	dir, err := os.Open(cfg.Dir)
 	if err != nil {
@@ -676,7 +676,7 @@ func TestGuardianProcess_HoldsListenersIfLauncherIsKilledDuringStart(t *testing.
 	betray := filepath.Join(dir, "betray")
 	cfg := launcher.Config{Dir: filepath.Join(dir, "l"), Groups: []launcher.GroupConfig{g},
 		Guardian: []string{"/usr/bin/env", asRole + "=traitor", os.Args[0], betray, "guardian"}}
-	last := startAnother(t, cfg, "").hears("ready")
+	last := startAnother(t, cfg, "").prints("ready")
 	if err := os.WriteFile(betray, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -716,7 +716,7 @@ func TestGuardianProcess_LeavesNothingIfLauncherIsKilledDuringStart(t *testing.T
 	betray := filepath.Join(dir, "betray")
 	cfg := launcher.Config{Dir: filepath.Join(dir, "l"), Groups: []launcher.GroupConfig{b.of(runners("web", 1))},
 		Guardian: []string{"/usr/bin/env", asRole + "=traitor", os.Args[0], betray, "guardian"}}
-	last := startAnother(t, cfg, "").hears("ready")
+	last := startAnother(t, cfg, "").prints("ready")
 	if err := os.WriteFile(betray, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -749,7 +749,7 @@ func TestLauncherDeath_NextLauncherContinuesStop(t *testing.T) {
 	g := kept(b.of(runners("web", 1, "--behavior", "hang")))
 	g.Shutdown.Grace, g.Shutdown.Max = 15*time.Second, 15*time.Second
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
-	first := startAnother(t, cfg, "stop").hears("ready").hears("told")
+	first := startAnother(t, cfg, "stop").prints("ready").prints("told")
 	awaitInFile(t, statefile.Path(cfg.Dir), `"stop_at":`)
 	first.kill()
 	if err := syscall.Kill(b.alive()[0], syscall.SIGSTOP); err != nil {
@@ -779,7 +779,7 @@ func TestLauncherDeath_NextLauncherKeepsStopDeadline(t *testing.T) {
 	g := kept(b.of(runners("web", 1, "--behavior", "hang")))
 	g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
-	first := startAnother(t, cfg, "stop").hears("ready").hears("told")
+	first := startAnother(t, cfg, "stop").prints("ready").prints("told")
 	awaitInFile(t, statefile.Path(cfg.Dir), `"asked_at":`)
 	asked := time.Now() // the process was asked to stop at this time or earlier
 	first.kill()
@@ -808,7 +808,7 @@ func TestLauncherDeath_NextLauncherDoesNotUndoScaleDown(t *testing.T) {
 			g := kept(b.of(runners("web", 2, "--behavior", "hang")))
 			g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
 			cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}
-			first := startAnother(t, cfg, "one fewer").hears("ready")
+			first := startAnother(t, cfg, "one fewer").prints("ready")
 			awaitInFile(t, statefile.Path(cfg.Dir), `"stop_at":`)
 			first.kill()
 			cfg.Groups[0].Desired = c.loaded
@@ -852,7 +852,7 @@ func TestLauncherDeath_FinishedJobIsNotRunAgain(t *testing.T) {
 			c.was.Job, c.is.Job = true, true
 			c.was.Restart.Policy, c.is.Restart.Policy = launcher.Never, launcher.Never
 			cfg := launcher.Config{Dir: shortDir(t), Guardian: briefGuardian, Groups: []launcher.GroupConfig{c.was}}
-			first := startAnother(t, cfg, c.todo).hears("ready")
+			first := startAnother(t, cfg, c.todo).prints("ready")
 			awaitInFile(t, statefile.Path(cfg.Dir), map[bool]string{true: `"finished":2`, false: `"finished":1`}[c.todo == "nothing"])
 			guardian := guardians(t, first.Process.Pid)[0]
 			first.kill()
@@ -922,7 +922,7 @@ func TestLauncherDeath_NextLauncherStopsOrReplacesProcessesOfChangedGroups(t *te
 	b := newBrood(t)
 	web, old := kept(b.of(runners("web", 1))), kept(b.of(runners("old", 1)))
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web, old}}
-	startAnother(t, cfg, "").hears("ready").kill()
+	startAnother(t, cfg, "").prints("ready").kill()
 
 	web.Env = append(web.Env, "NEW=1")
 	cfg.Groups = []launcher.GroupConfig{web}
@@ -947,7 +947,7 @@ func printedUnseen(t *testing.T, env ...string) []byte {
 	g.Log = launcher.LogConfig{Path: filepath.Join(dir, "log"), Buffer: 4 << 20}
 	g.Env = append(g.Env, env...)
 	cfg := launcher.Config{Dir: filepath.Join(dir, "d"), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
-	first := startAnother(t, cfg, "").hears("ready")
+	first := startAnother(t, cfg, "").prints("ready")
 	awaitInFile(t, statefile.Path(cfg.Dir), `"ready":`) // a process that ends before it is in the state file is not adopted
 	first.kill()
 	pids := b.alive()
@@ -994,7 +994,7 @@ func TestLauncherDeath_SecretsOfAdoptedProcessAreMasked(t *testing.T) {
 	g.Env = append(env[:len(env):len(env)], "TOKEN="+strings.Repeat("x", 90))
 	g.Restart.Policy = launcher.Never
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
-	first := startAnother(t, cfg, "").hears("ready")
+	first := startAnother(t, cfg, "").prints("ready")
 	awaitInFile(t, statefile.Path(cfg.Dir), `"ready":`)
 	first.kill()
 	state, err := os.ReadFile(statefile.Path(cfg.Dir))
@@ -1037,7 +1037,7 @@ func TestLauncherDeath_LastOutputOfEndedProcessIsNotLost(t *testing.T) {
 	cfg := launcher.Config{Dir: filepath.Join(dir, "d"), Groups: []launcher.GroupConfig{g}}
 	dozing := filepath.Join(dir, "dozing")
 	cfg.Guardian = []string{"env", asRole + "=dozing guardian", os.Args[0], cfg.Dir, dozing}
-	first := startAnother(t, cfg, "").hears("ready")
+	first := startAnother(t, cfg, "").prints("ready")
 	awaitInFile(t, statefile.Path(cfg.Dir), `"ready":`)
 	awaitInFile(t, g.Log.Path, "listening")
 	first.kill()
@@ -1088,7 +1088,7 @@ func TestLauncherDeath_LauncherStoppedBeforeAdoptionDoesNotStopProcesses(t *test
 func TestStateFile_DamagedFileIsRefusedAndLeftUnchanged(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
-	startAnother(t, cfg, "").hears("ready").kill()
+	startAnother(t, cfg, "").prints("ready").kill()
 	path := statefile.Path(cfg.Dir)
 	good, err := os.ReadFile(path)
 	if err != nil {
@@ -1135,7 +1135,7 @@ func TestStateFile_DamagedFileIsRefusedAndLeftUnchanged(t *testing.T) {
 func TestLauncherDeath_ProcessesSurviveIfNextLauncherFails(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
-	startAnother(t, cfg, "").hears("ready").kill()
+	startAnother(t, cfg, "").prints("ready").kill()
 	before := b.alive()
 	for _, bad := range []func(c *launcher.Config){
 		func(c *launcher.Config) { c.Guardian = []string{"true"} },

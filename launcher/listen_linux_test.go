@@ -97,7 +97,7 @@ func TestKeptListener_AddressThatKeptProcessUsesIsRefused(t *testing.T) {
 	_, port, _ := net.SplitHostPort(freeAddress(t))
 	web.Listen = []launcher.Listen{{Address: ":" + port}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
-	startAnother(t, cfg, "").hears("ready").kill()
+	startAnother(t, cfg, "").prints("ready").kill()
 
 	next := kept(b.of(runners("next", 1)))
 	next.Listen = []launcher.Listen{{Address: "127.0.0.1:" + port}}
@@ -124,7 +124,7 @@ func TestKeptListener_OnPort0IsTakenOverIfNewConfigHasItsActualPort(t *testing.T
 	web, next := kept(b.of(runners("web", 1))), kept(b.of(runners("next", 1)))
 	web.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
-	first := startAnother(t, cfg, "address").hears("ready")
+	first := startAnother(t, cfg, "address").prints("ready")
 	has := first.line()
 	first.kill()
 
@@ -161,7 +161,7 @@ func TestKeptListener_OnPort0IsTakenOverIfNewConfigHasItsActualPort(t *testing.T
 			t.Errorf("%s: %q does not say %q", c.wants, said, c.said)
 		}
 	}
-	again := startAnother(t, cfg, "address").hears("ready")
+	again := startAnother(t, cfg, "address").prints("ready")
 	testkit.Equal(t, "where it listens again", again.line(), has)
 	again.kill()
 
@@ -183,7 +183,7 @@ func TestKeptListener_SocketIsTakenOverByOnlyOneConfiguredListener(t *testing.T)
 	has := freeAddress(t)
 	web.Listen = []launcher.Listen{{Address: has}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
-	startAnother(t, cfg, "").hears("ready").kill()
+	startAnother(t, cfg, "").prints("ready").kill()
 
 	_, port, _ := net.SplitHostPort(has)
 	next := cfg
@@ -207,7 +207,7 @@ func TestKeptListener_HostNameIsResolvedOnce(t *testing.T) {
 	_, port, _ := net.SplitHostPort(freeAddress(t))
 	web.Listen = []launcher.Listen{{Address: "127.0.0.2:" + port}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
-	startAnother(t, cfg, "").hears("ready").kill()
+	startAnother(t, cfg, "").prints("ready").kill()
 
 	next.Listen = []launcher.Listen{{Network: "tcp4", Address: "web.test.:" + port}}
 	cfg.Groups = []launcher.GroupConfig{next}
@@ -275,7 +275,7 @@ func TestKeptListener_NextLauncherTakesOverBothOfTwoOnPort0(t *testing.T) {
 	web := kept(b.of(runners("web", 1)))
 	web.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}, {Address: "127.0.0.1:0"}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
-	startAnother(t, cfg, "").hears("ready").kill()
+	startAnother(t, cfg, "").prints("ready").kill()
 	h := launchWith(t, cfg).ready()
 	addrs := h.Addrs("web")
 	if addrs[0].String() == addrs[1].String() {
@@ -290,7 +290,7 @@ func TestKeptListener_OfTwoOnPort0OneIsFoundByItsActualPort(t *testing.T) {
 	web := kept(b.of(runners("web", 1)))
 	web.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}, {Address: "127.0.0.1:0"}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
-	first := startAnother(t, cfg, "address").hears("ready")
+	first := startAnother(t, cfg, "address").prints("ready")
 	one, other := first.line(), first.line()
 	first.kill()
 	cfg.Groups[0].Listen = []launcher.Listen{{Address: "127.0.0.1:0"}, {Address: one}}

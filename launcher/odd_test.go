@@ -111,14 +111,14 @@ func TestStop_ShutdownCallStatesRemainingTime(t *testing.T) {
 			if _, err := fmt.Sscanf(e.Message, "SIGTERM: the process declined the shutdown request: %d ms, %d ms", &grace, &most); err != nil {
 				t.Fatalf("%q: %v", e.Message, err)
 			}
-			for _, told := range []struct {
+			for _, limit := range []struct {
 				what      string
 				got, want time.Duration
 			}{{"grace", time.Duration(grace) * time.Millisecond, test.grace}, {"maximum", time.Duration(most) * time.Millisecond, test.most}} {
 				// When the launcher asks the process to stop, part of the total deadline has
 				// already passed.
-				if told.got > told.want || told.got < told.want-5*time.Second {
-					t.Errorf("the call states %v of %s, want %v", told.got, told.what, told.want)
+				if limit.got > limit.want || limit.got < limit.want-5*time.Second {
+					t.Errorf("the call states %v of %s, want %v", limit.got, limit.what, limit.want)
 				}
 			}
 		})

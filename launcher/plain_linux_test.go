@@ -388,7 +388,7 @@ func TestLauncherDeath_NextLauncherReceivesMessagesOfAdoptedProcess(t *testing.T
 	g := bash(t, "echo {port} >"+said, "systemd-notify --ready", `while :; do systemd-notify --status="adopted" WATCHDOG=1; sleep 0.1; done`)
 	g.Watchdog = 10 * time.Second
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(g)}}
-	a := startAnother(t, cfg, "").hears("ready")
+	a := startAnother(t, cfg, "").prints("ready")
 	awaitInFile(t, filepath.Join(cfg.Dir, "state.json"), `"uses":"notify"`)
 	a.kill()
 	router := &webTable{}

@@ -53,7 +53,7 @@ func TestRecover_AfterItNextLauncherAdoptsProcesses(t *testing.T) {
 	g := kept(b.of(runners("web", 2)))
 	g.Listen = []launcher.Listen{{Name: "http", Address: freeAddress(t)}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: briefGuardian, Groups: []launcher.GroupConfig{g}}
-	startAnother(t, cfg, "").hears("ready").kill()
+	startAnother(t, cfg, "").prints("ready").kill()
 	pids := []int{b.awaitProcess(t, "web-1"), b.awaitProcess(t, "web-2")}
 	text := damage(t, cfg.Dir)
 
@@ -67,20 +67,20 @@ func TestRecover_AfterItNextLauncherAdoptsProcesses(t *testing.T) {
 			t.Errorf("the error is %q; pid %d", err, pid)
 		}
 	}
-	look, err := launcher.Recover(cfg, true)
+	preview, err := launcher.Recover(cfg, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	testkit.Equal(t, "set aside by a look", look.SetAside, "")
+	testkit.Equal(t, "set aside by a dry run", preview.SetAside, "")
 	if now, _ := os.ReadFile(statefile.Path(cfg.Dir)); string(now) != string(text) {
-		t.Errorf("a look has changed the file to %q", now)
+		t.Errorf("a dry run has changed the file to %q", now)
 	}
 
 	found, err := launcher.Recover(cfg, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	testkit.Equal(t, "processes", ids(found.Processes), ids(look.Processes))
+	testkit.Equal(t, "processes", ids(found.Processes), ids(preview.Processes))
 	testkit.Equal(t, "listeners", found.Listeners, map[string]string{"web": "tcp " + g.Listen[0].Address})
 	testkit.Equal(t, "damage", found.Damage.Error(), unusable.Cause.Error())
 	isSetAside(t, cfg.Dir, found.SetAside, text)
@@ -118,7 +118,7 @@ func TestStart_SetsDamagedStateFileAside(t *testing.T) {
 	g := b.of(clan("web"))
 	g.Listen = []launcher.Listen{{Network: "unix", Address: filepath.Join(shortDir(t), "http")}}
 	cfg := launcher.Config{Dir: shortDir(t), Groups: []launcher.GroupConfig{g}}
-	startAnother(t, cfg, "").hears("ready").kill()
+	startAnother(t, cfg, "").prints("ready").kill()
 	testkit.Equal(t, "descendants of the killed launcher", len(b.alive()) >= 50, true)
 	text := damage(t, cfg.Dir)
 	cfg.Groups[0] = b.of(runners("web", 1))
@@ -156,7 +156,7 @@ func TestStart_RefusesDamagedStateFileOfKeptProcesses(t *testing.T) {
 func TestRecover_StopsProcessesOfRemovedAndUnkeptGroups(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("old", 1))), b.of(clan("web"))}}
-	killBoth(t, startAnother(t, cfg, "").hears("ready"))
+	killBoth(t, startAnother(t, cfg, "").prints("ready"))
 	damage(t, cfg.Dir)
 	cfg.Groups = []launcher.GroupConfig{b.of(runners("new", 1))}
 	r, err := launcher.Recover(cfg, false)
@@ -176,7 +176,7 @@ func TestRecover_StopsProcessesOfRemovedAndUnkeptGroups(t *testing.T) {
 func TestRecover_AddsProcessMissingFromStateFile(t *testing.T) {
 	b, d := newBrood(t), newDisk(t)
 	cfg := launcher.Config{Dir: d.dir, Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
-	first := startAnother(t, cfg, "").hears("ready")
+	first := startAnother(t, cfg, "").prints("ready")
 	again, err := launcher.Recover(cfg, true)
 	if !errors.Is(err, launcher.ErrInUse) {
 		t.Errorf("while a launcher runs: %+v, %v", again, err)
@@ -266,7 +266,7 @@ func TestRecover_LeavesStateFileOfAnotherVersionUnchanged(t *testing.T) {
 func TestRecover_DoesNotAdoptChildrenOfKeptProcess(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(clan("web")))}}
-	startAnother(t, cfg, "").hears("ready").kill()
+	startAnother(t, cfg, "").prints("ready").kill()
 	pid := b.awaitProcess(t, "web-1")
 	damage(t, cfg.Dir)
 	r, err := launcher.Recover(cfg, true)

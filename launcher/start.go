@@ -109,7 +109,7 @@ func (s *start) acquire(ctx context.Context) (*ctxshutdown.Guard, error) {
 	s.host.Secrets.Configure(secrets.Config(s.cfg.Secrets), inFiles, groups)
 	listeners.Reserve(s.before, groups)
 	groups = append(groups, s.orphans(groups)...)
-	if err := s.openListeners(groups, s.taken.Holding(s.before), s.cfg.has); err != nil {
+	if err := s.openListeners(groups, s.taken.WithSelf(s.before), s.cfg.has); err != nil {
 		return nil, err
 	}
 	if err := s.listenAdmin(); err != nil {

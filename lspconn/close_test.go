@@ -532,14 +532,14 @@ func TestConn_SendersLearnCorrectlyWhatRealServerReceived(t *testing.T) {
 		log := filepath.Join(dir, fmt.Sprint(i))
 		conn := start(t, fake(role{Log: log}))
 		var all sync.WaitGroup
-		var told, written int
+		var answered, written int
 		var mu sync.Mutex
 		for range 4 {
 			all.Go(func() {
 				for range 10 {
 					err := conn.Notify(t.Context(), "note", nil)
 					mu.Lock()
-					told++
+					answered++
 					if err == nil {
 						written++
 					} else if !errors.Is(err, lspconn.ErrClosing) {
@@ -560,7 +560,7 @@ func TestConn_SendersLearnCorrectlyWhatRealServerReceived(t *testing.T) {
 		}
 		report := mustClose(t, conn)
 		all.Wait()
-		testkit.Equal(t, "answers", told, 40)
+		testkit.Equal(t, "answers", answered, 40)
 		text, err := os.ReadFile(log)
 		if report.Outcome != lspconn.Clean { // an unclean end is possible if the server had not answered initialize
 			continue

@@ -416,11 +416,11 @@ func TestOnRequest_AnswersServerRequests(t *testing.T) {
 func TestAsync_BlockedHandlerDelaysNeitherMessagesNorClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		told := make(chan error, 300)
+		causes := make(chan error, 300)
 		server := lspconn.Server{OnRequest: func(ctx context.Context, _ string, _ json.RawMessage) (any, error) {
 			lspconn.Async(ctx)
 			<-ctx.Done()
-			told <- context.Cause(ctx)
+			causes <- context.Cause(ctx)
 			<-release
 			return nil, nil
 		}}
@@ -432,7 +432,7 @@ func TestAsync_BlockedHandlerDelaysNeitherMessagesNorClose(t *testing.T) {
 		synctest.Wait()
 		contains(t, errors.New(call(t, conn, "ask", "")), "more than 256 requests at once")
 		testkit.Equal(t, "outcome", mustClose(t, conn).Outcome, lspconn.Clean)
-		if err := <-told; !errors.Is(err, lspconn.ErrClosing) {
+		if err := <-causes; !errors.Is(err, lspconn.ErrClosing) {
 			t.Errorf("the cause of the handler's context is %v", err)
 		}
 		synctest.Wait() // wait until the handler has returned

@@ -77,11 +77,11 @@ func history(t *testing.T, seed uint64) (ends []string) {
 
 		var all sync.WaitGroup
 		var mu sync.Mutex
-		var told []sent
-		tell := func(s sent, err error) {
+		var answered []sent
+		record := func(s sent, err error) {
 			s.err = err
 			mu.Lock()
-			told = append(told, s)
+			answered = append(answered, s)
 			mu.Unlock()
 		}
 		if r.IntN(3) > 0 {
@@ -106,13 +106,13 @@ func history(t *testing.T, seed uint64) (ends []string) {
 					switch k := r.IntN(20); {
 					case k < 5:
 						s.kind = "note"
-						tell(s, conn.Notify(ctx, "note", json.RawMessage(s.text)))
+						record(s, conn.Notify(ctx, "note", json.RawMessage(s.text)))
 					case k < 10:
 						s.kind = "latest"
 						d := conn.NotifyLatest(strconv.Itoa(r.IntN(2)), "note", json.RawMessage(s.text))
 						all.Go(func() {
 							<-d.Done()
-							tell(s, d.Wait(context.Background()))
+							record(s, d.Wait(context.Background()))
 						})
 					default:
 						kinds := []string{"echo", "echo", "echo", "fail", "never", "twice", "ask", "die", "half", "garbage"}
@@ -129,7 +129,7 @@ func history(t *testing.T, seed uint64) (ends []string) {
 							if err == nil && s.kind == "echo" && string(result) != s.text {
 								t.Errorf("seed %d: %s was answered %s", seed, s.text, result)
 							}
-							tell(s, err)
+							record(s, err)
 						})
 						continue
 					}
@@ -162,16 +162,16 @@ func history(t *testing.T, seed uint64) (ends []string) {
 			t.Errorf("seed %d: closing phases %v, more than %v", seed, d, server.CloseTimeout)
 		}
 		all.Wait()
-		if conn.State() != lspconn.Closed || len(told) != made {
-			t.Errorf("seed %d: %v, and of %d messages %d were accounted for", seed, conn.State(), made, len(told))
+		if conn.State() != lspconn.Closed || len(answered) != made {
+			t.Errorf("seed %d: %v, and of %d messages %d were accounted for", seed, conn.State(), made, len(answered))
 		}
-		compare(t, seed, b, g, told, report, forced)
+		compare(t, seed, b, g, answered, report, forced)
 		synctest.Wait() // wait until the handlers have returned
 		if n := conn.Scope().GuardCount(); n != 0 {
 			t.Errorf("seed %d: guards are held after the end: %v", seed, conn.Scope().GuardReport())
 		}
 		ends = append(ends, report.Outcome.String())
-		for _, s := range told {
+		for _, s := range answered {
 			ends = append(ends, s.end())
 		}
 		if t.Failed() {
@@ -222,7 +222,7 @@ func behaviour(r *rand.Rand) (b fakelsp.Behaviour) {
 
 // compare checks that the results which the senders received agree with the messages that the
 // server received.
-func compare(t *testing.T, seed uint64, b fakelsp.Behaviour, g *inProcess, told []sent, report lspconn.Report, forced bool) {
+func compare(t *testing.T, seed uint64, b fakelsp.Behaviour, g *inProcess, answered []sent, report lspconn.Report, forced bool) {
 	for _, fault := range g.Faults() {
 		t.Errorf("seed %d: the server found a violation: %s", seed, fault)
 	}
@@ -237,7 +237,7 @@ func compare(t *testing.T, seed uint64, b fakelsp.Behaviour, g *inProcess, told 
 		}
 	}
 	order := map[int]sent{} // for each goroutine, its last message of Notify that the server has received
-	for _, s := range told {
+	for _, s := range answered {
 		n := seen[s.text]
 		switch {
 		case n > 1:
@@ -262,7 +262,7 @@ func compare(t *testing.T, seed uint64, b fakelsp.Behaviour, g *inProcess, told 
 		t.Errorf("seed %d: the server received messages after exit: %v", seed, methods)
 	}
 	polite := !forced && b == fakelsp.Behaviour{}
-	for _, s := range told {
+	for _, s := range answered {
 		polite = polite && s.kind != "die" && s.kind != "half" && s.kind != "garbage"
 	}
 	if report.Outcome == lspconn.Clean && report.Failure != nil || polite && report.Failure != nil {

@@ -38,10 +38,10 @@ func TestRun_PrintsGoroutinesOfScenarioThatHangsOnMutex(t *testing.T) {
 	}
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
-	told := false
+	reported := false
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
-		told = told || strings.HasPrefix(lines.Text(), "shutdowntest: TestRun_PrintsGoroutinesOfScenarioThatHangsOnMutex has run for 10ms; its clock may stand still")
-		if told && strings.Contains(lines.Text(), "watch_test.go") { // the line of output is part of the stack of the hanging goroutine
+		reported = reported || strings.HasPrefix(lines.Text(), "shutdowntest: TestRun_PrintsGoroutinesOfScenarioThatHangsOnMutex has run for 10ms; its clock may stand still")
+		if reported && strings.Contains(lines.Text(), "watch_test.go") { // the line of output is part of the stack of the hanging goroutine
 			return
 		}
 	}

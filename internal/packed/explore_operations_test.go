@@ -20,7 +20,7 @@ type world struct {
 	tree      *packed.Tree
 	seen      *packed.Hash // hash of what the running thread has read
 	all       []*packed.Node
-	held      []*hold
+	held      []*heldGuard
 	cancelled map[*packed.Node]bool // whether the stop of the node has been signalled
 	stopped   map[*packed.Node]bool // whether Stop of the node has returned
 	channels  map[*packed.Node][]<-chan struct{}
@@ -45,8 +45,8 @@ func (w *world) name(n *packed.Node) string {
 	return "another node"
 }
 
-// A hold is a guard that has been acquired, and whose release has not begun.
-type hold struct {
+// A heldGuard is a guard that has been acquired, and whose release has not begun.
+type heldGuard struct {
 	node *packed.Node
 	c    *packed.Counter
 	open []<-chan struct{} // channels of Done that were open when the acquisition returned
@@ -105,14 +105,14 @@ func (w *world) isCancelled(n *packed.Node) bool {
 	return n != nil && (w.cancelled[n] || w.isCancelled(n.Parent()))
 }
 
-func (w *world) acquire(n *packed.Node) *hold {
+func (w *world) acquire(n *packed.Node) *heldGuard {
 	c, v := n.Count()
 	n.FinishAcquire(c, v)
-	return w.hold(n, c)
+	return w.addHeld(n, c)
 }
 
-func (w *world) hold(n *packed.Node, c *packed.Counter) *hold {
-	h := &hold{node: n, c: c}
+func (w *world) addHeld(n *packed.Node, c *packed.Counter) *heldGuard {
+	h := &heldGuard{node: n, c: c}
 	for m := n; m != nil; m = m.Parent() {
 		for _, ch := range w.channels[m] {
 			if !isClosed(ch) {
@@ -125,8 +125,8 @@ func (w *world) hold(n *packed.Node, c *packed.Counter) *hold {
 	return h
 }
 
-func (w *world) release(h *hold) {
-	w.held = slices.DeleteFunc(w.held, func(o *hold) bool { return o == h })
+func (w *world) release(h *heldGuard) {
+	w.held = slices.DeleteFunc(w.held, func(o *heldGuard) bool { return o == h })
 	h.node.Release(h.c)
 }
 
@@ -143,7 +143,7 @@ func (w *world) try(n *packed.Node) {
 	if succeeds && late {
 		w.fail("TryGuard of %s succeeds after the stop was signalled", w.name(n))
 	}
-	w.release(w.hold(n, c))
+	w.release(w.addHeld(n, c))
 }
 
 func (w *world) stop(n *packed.Node) {

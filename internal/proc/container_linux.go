@@ -155,7 +155,7 @@ func (c *container) members() []Member {
 }
 
 // walk finds the process group, the session, the descendants and the marked processes in /proc. One
-// reading of /proc (a look) can miss a process, so walk looks again
+// reading of /proc (a scan) can miss a process, so walk scans it again
 //
 //   - if it finds no member: a process that was about to fork may have ended between the listing of
 //     /proc and the reading of its entry, and its child is only in the next listing;
@@ -163,15 +163,15 @@ func (c *container) members() []Member {
 //     environment, and the child of a double fork then looks unrelated. A process that never had an
 //     environment counts as unmarked after some time.
 //
-// To escape, a process must be missed by several looks in a row. No process escapes from a cgroup.
-func (c *container) walk() []Member { return walk(c.look, c.leads) }
+// To escape, a process must be missed by several scans in a row. No process escapes from a cgroup.
+func (c *container) walk() []Member { return walk(c.scan, c.leads) }
 
-func walk(look func() (found []Member, unsure bool), leads func(Member) bool) []Member {
+func walk(scan func() (found []Member, unsure bool), leads func(Member) bool) []Member {
 	foundNone := false
-	for looks := 1; ; looks++ {
-		found, unsure := look()
+	for scans := 1; ; scans++ {
+		found, unsure := scan()
 		others := slices.ContainsFunc(found, func(m Member) bool { return !leads(m) && !m.zombie })
-		if !unsure && (others || foundNone) || looks == maxLooks {
+		if !unsure && (others || foundNone) || scans == maxScans {
 			return found
 		}
 		if foundNone = !others; unsure {
@@ -180,11 +180,11 @@ func walk(look func() (found []Member, unsure bool), leads func(Member) bool) []
 	}
 }
 
-const maxLooks = 20
+const maxScans = 20
 
-// look reads /proc once and returns the members that it finds. The result unsure reports whether a
+// scan reads /proc once and returns the members that it finds. The result unsure reports whether a
 // process that was not found may be a member nevertheless.
-func (c *container) look() (found []Member, unsure bool) {
+func (c *container) scan() (found []Member, unsure bool) {
 	t := newSnapshot()
 	all := t.all
 	marks := map[int]markState{}

@@ -88,7 +88,7 @@ func init() {
 	roles["hidden"] = func([]string) {
 		signal.Ignore(syscall.SIGTERM)
 		fmt.Println(os.Getpid())
-		os.NewFile(3, "told").Close()
+		os.NewFile(3, "tell").Close()
 		if os.Getenv("UNTIL") != "" { // a process that has escaped lives until the test ends
 			io.Copy(io.Discard, os.NewFile(4, "until"))
 			os.Exit(0)
@@ -97,7 +97,7 @@ func init() {
 	}
 	roles["polite"] = func([]string) {
 		fmt.Println(os.Getpid())
-		os.NewFile(3, "told").Close()
+		os.NewFile(3, "tell").Close()
 		forever()
 	}
 	roles["pingable"] = func([]string) { fmt.Println("ready"); io.Copy(os.Stdout, os.Stdin) }
@@ -123,7 +123,7 @@ func init() {
 // leave starts a process with the given role, in one of the ways in which processes can evade their
 // container. It returns when the process has printed its pid.
 func leave(how, role string) {
-	told, tell, err := os.Pipe()
+	ready, tell, err := os.Pipe()
 	if err != nil {
 		panic(err)
 	}
@@ -152,7 +152,7 @@ func leave(how, role string) {
 		panic(err)
 	}
 	tell.Close()
-	io.Copy(io.Discard, told)
+	io.Copy(io.Discard, ready)
 	if how == "twice" || how == "escape" {
 		cmd.Wait() // wait, because the process closes its pipe shortly before it exits
 	}
@@ -319,7 +319,7 @@ func TestEnd_SendsOnlySIGKILLIfItIsDueNoLaterThanSIGTERM(t *testing.T) {
 func TestEnd_ReturnsAtDeadlineEvenIfSearchForDescendantsIsSlow(t *testing.T) {
 	p := start(t, self("ignore"))
 	readLine(t, p)
-	finishSearch := p.HoldSearch()
+	finishSearch := p.BlockSearches()
 	exit, err := p.End(proc.Deadlines{Kill: time.Now(), GiveUp: time.Now().Add(10 * time.Millisecond)})
 	if !errors.Is(err, proc.ErrUnconfirmed) || !exit.Killed {
 		t.Errorf("%+v, %v; want ErrUnconfirmed after SIGKILL", exit, err)
@@ -345,7 +345,7 @@ func TestKill_ReachesDescendantOutsideProcessGroupWithoutSearch(t *testing.T) {
 	p := start(t, spec)
 	theirs.Close()
 	readLine(t, p)
-	finishSearch := p.HoldSearch()
+	finishSearch := p.BlockSearches()
 	p.Kill()
 	until.SetReadDeadline(time.Now().Add(tooLong))
 	// io.EOF means that no process has the other end of the pipe open.
@@ -363,7 +363,7 @@ func TestKill_ManyCallsShareOneSearchForDescendants(t *testing.T) {
 	spec.NoCgroup = true
 	p := start(t, spec)
 	readLine(t, p)
-	finishSearch := p.HoldSearch()
+	finishSearch := p.BlockSearches()
 	for range 100 {
 		p.Kill()
 	}
@@ -421,7 +421,7 @@ func TestKill_AlsoKillsDescendantThatOnlyLaterSearchFinds(t *testing.T) {
 		}
 		p := start(t, spec)
 		started <- p
-		finishSearch := p.HoldSearch() // only the waiter can end the member
+		finishSearch := p.BlockSearches() // only the waiter can end the member
 		p.Kill()
 		if exit := awaitDone(t, other); exit.Signal != syscall.SIGKILL {
 			t.Errorf("the member ended with %v, want SIGKILL", exit)
@@ -641,36 +641,36 @@ func TestEnd_ReturnsErrUnconfirmedIfProcessRunsAtGiveUpDeadline(t *testing.T) {
 	t.Error("each of a hundred processes ended before End gave up")
 }
 
-// If one look at /proc misses a process, the next look finds it. The test replaces the looks,
-// because it cannot control which look misses which process.
+// If one scan of /proc misses a process, the next scan finds it. The test replaces the scans,
+// because it cannot control which scan misses which process.
 func TestWalkOfProc_FindsProcessThatFirstReadingOfProcMissed(t *testing.T) {
-	type look struct {
+	type scan struct {
 		found  []int
 		unsure bool
 	}
 	const leader, child, other = 1, 2, 3
-	none, alone := look{}, look{found: []int{leader}}
+	none, alone := scan{}, scan{found: []int{leader}}
 	for _, test := range []struct {
 		name  string
-		looks []look // what each look finds; the last look is repeated
+		scans []scan // what each scan finds; the last scan is repeated
 		want  []int
-		after int // the expected number of looks
+		after int // the expected number of scans
 	}{
-		{"the first look finds the leader and a child", []look{{found: []int{leader, child}}}, []int{leader, child}, 1},
-		{"the first look misses the child of a process that has just ended", []look{none, {found: []int{child}}}, []int{child}, 2},
-		{"the first look misses a child of the leader", []look{alone, {found: []int{leader, child}}}, []int{leader, child}, 2},
-		{"two looks find no process", []look{none, none}, nil, 2},
-		{"two looks find the leader only", []look{alone, alone}, []int{leader}, 2},
-		{"a process has no environment during the first look", []look{{found: []int{child}, unsure: true}, {found: []int{child, other}}}, []int{child, other}, 2},
-		{"the second look cannot read an environment", []look{none, {unsure: true}, none, {found: []int{other}}}, nil, 3},
-		{"a process never has an environment", []look{{found: []int{child}, unsure: true}}, []int{child}, proc.MaxLooks},
+		{"the first scan finds the leader and a child", []scan{{found: []int{leader, child}}}, []int{leader, child}, 1},
+		{"the first scan misses the child of a process that has just ended", []scan{none, {found: []int{child}}}, []int{child}, 2},
+		{"the first scan misses a child of the leader", []scan{alone, {found: []int{leader, child}}}, []int{leader, child}, 2},
+		{"two scans find no process", []scan{none, none}, nil, 2},
+		{"two scans find the leader only", []scan{alone, alone}, []int{leader}, 2},
+		{"a process has no environment during the first scan", []scan{{found: []int{child}, unsure: true}, {found: []int{child, other}}}, []int{child, other}, 2},
+		{"the second scan cannot read an environment", []scan{none, {unsure: true}, none, {found: []int{other}}}, nil, 3},
+		{"a process never has an environment", []scan{{found: []int{child}, unsure: true}}, []int{child}, proc.MaxScans},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			looks := 0
+			scans := 0
 			var got []int
 			for _, m := range proc.Walk(func() (found []proc.Member, unsure bool) {
-				l := test.looks[min(looks, len(test.looks)-1)]
-				looks++
+				l := test.scans[min(scans, len(test.scans)-1)]
+				scans++
 				for _, pid := range l.found {
 					found = append(found, proc.Member{PID: pid})
 				}
@@ -678,8 +678,8 @@ func TestWalkOfProc_FindsProcessThatFirstReadingOfProcMissed(t *testing.T) {
 			}, func(m proc.Member) bool { return m.PID == leader }) {
 				got = append(got, m.PID)
 			}
-			if looks != test.after || !slices.Equal(got, test.want) {
-				t.Errorf("after %d looks %v, want %v after %d", looks, got, test.want, test.after)
+			if scans != test.after || !slices.Equal(got, test.want) {
+				t.Errorf("after %d scans %v, want %v after %d", scans, got, test.want, test.after)
 			}
 		})
 	}
@@ -763,7 +763,7 @@ func TestKill_GivesProcessesThatFirstOneLeftNoTimeToExit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	finishSearch := p.HoldSearch()
+	finishSearch := p.BlockSearches()
 	p.Kill()
 	awaitEnd(t, pid)
 	finishSearch()

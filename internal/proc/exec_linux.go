@@ -28,18 +28,18 @@ func ServeForks(main func()) error {
 	forker.mu.Unlock()
 	go main()
 	fork := <-forks
-	// If this program was executed by Exec, heldSignals are still blocked on this thread. Unblock
-	// them, because processes inherit the blocked signals of the thread that forks them.
-	maskSignals(unblockSignals(), heldSignals)
+	// If this program was executed by Exec, blockedSignals are still blocked on this thread.
+	// Unblock them, because processes inherit the blocked signals of the thread that forks them.
+	maskSignals(unblockSignals(), blockedSignals)
 	for ; ; fork = <-forks {
 		fork()
 	}
 }
 
-// heldSignals are blocked from the call of Exec until the new program handles them. Otherwise such
-// a signal would end the new program before it handles signals. The Go runtime does not let a
+// blockedSignals are blocked from the call of Exec until the new program handles them. Otherwise
+// such a signal would end the new program before it handles signals. The Go runtime does not let a
 // program block SIGHUP, SIGINT and SIGTERM in that way.
-var heldSignals = []syscall.Signal{syscall.SIGUSR2}
+var blockedSignals = []syscall.Signal{syscall.SIGUSR2}
 
 // maskSignals changes the signal mask of the calling thread.
 func maskSignals(how uintptr, signals []syscall.Signal) {
@@ -84,8 +84,8 @@ func Exec(path string, args []string, env func() []string, files []*os.File) (er
 			}
 			defer setCloseOnExec(f, true)
 		}
-		maskSignals(blockSignals(), heldSignals)
-		defer maskSignals(unblockSignals(), heldSignals)
+		maskSignals(blockSignals(), blockedSignals)
+		defer maskSignals(unblockSignals(), blockedSignals)
 		err = &os.PathError{Op: "execve", Path: path, Err: syscall.Exec(path, args, env())}
 	})()
 	return err

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Walk repeats looks at /proc until the result is reliable.
+// Walk repeats scans of /proc until the result is reliable.
 var Walk = walk
 
-const MaxLooks = maxLooks
+const MaxScans = maxScans
 
 // SetNamespace makes this program believe that it is in other namespaces.
 func SetNamespace(ns string) {
@@ -49,15 +49,15 @@ func Listed(pid int) bool {
 	return slices.ContainsFunc(newSnapshot().all, func(m Member) bool { return m.PID == pid })
 }
 
-// Unsure reports whether one look at /proc finds a process that may belong to the container,
+// Unsure reports whether one scan of /proc finds a process that may belong to the container,
 // although this is not known yet.
 func (p *Process) Unsure() bool {
-	_, unsure := p.contain.look()
+	_, unsure := p.contain.scan()
 	return unsure
 }
 
-// HoldSearch makes every search for members to signal wait until the test calls release.
-func (p *Process) HoldSearch() (release func()) {
+// BlockSearches makes every search for members to signal wait until the test calls release.
+func (p *Process) BlockSearches() (release func()) {
 	p.search.Lock()
 	return p.search.Unlock
 }

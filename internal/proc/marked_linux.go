@@ -12,9 +12,9 @@ import (
 
 func findMarked(variable string) (found []Marked) {
 	adopting.Store(true)
-	for range maxLooks {
+	for range maxScans {
 		var unsure bool
-		if found, unsure = lookForMarked(variable); !unsure {
+		if found, unsure = scanForMarked(variable); !unsure {
 			break
 		}
 		time.Sleep(time.Millisecond) // poll: no event tells that an unknown environment has become known
@@ -23,9 +23,9 @@ func findMarked(variable string) (found []Marked) {
 	return found
 }
 
-// lookForMarked reads /proc once. The result unsure is true if the environment of some process
+// scanForMarked reads /proc once. The result unsure is true if the environment of some process
 // is not known yet, because that process is about to execute its program.
-func lookForMarked(variable string) (found []Marked, unsure bool) {
+func scanForMarked(variable string) (found []Marked, unsure bool) {
 	t := newSnapshot()
 	for _, m := range t.all {
 		if m.PID == os.Getpid() || m.kernel || m.zombie || !m.isOfThisUser() {

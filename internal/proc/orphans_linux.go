@@ -126,7 +126,7 @@ var killOrphanProcesses = sync.OnceFunc(func() { killOrphansIn(pids) })
 // no further process.
 func killOrphansIn(list func() []int) {
 	killed := map[processID]bool{}
-	for looks, before := 0, -1; looks < maxLooks && len(killed) > before; looks++ {
+	for scans, before := 0, -1; scans < maxScans && len(killed) > before; scans++ {
 		before = len(killed)
 		for _, m := range orphansIn(list()) {
 			m.signal(syscall.SIGKILL)

@@ -59,14 +59,14 @@ func init() {
 		}
 		<-p.Done()
 	}
-	// The role "look-twice" kills an orphan. When it looks at the processes for the second time,
+	// The role "scan-twice" kills an orphan. When it looks at the processes for the second time,
 	// there is a new orphan. The role prints how that one has ended. The argument is its namespace;
 	// see randomNamespace.
-	roles["look-twice"] = func(args []string) {
+	roles["scan-twice"] = func(args []string) {
 		proc.SetNamespace(args[0])
-		orphans, looks := []*exec.Cmd{mustStartOrphan(args[0])}, 0
+		orphans, scans := []*exec.Cmd{mustStartOrphan(args[0])}, 0
 		proc.KillOrphansIn(func() []int {
-			if looks++; looks == 2 {
+			if scans++; scans == 2 {
 				orphans = append(orphans, mustStartOrphan(args[0]))
 			}
 			return proc.PIDs()
@@ -76,19 +76,19 @@ func init() {
 			fmt.Println(cmd.Wait())
 		}
 	}
-	// The role "look-often" kills an orphan. Whenever it looks at the processes, there is a new
+	// The role "scan-often" kills an orphan. Whenever it looks at the processes, there is a new
 	// orphan. The role prints how often it has looked. The argument is its namespace; see
 	// randomNamespace.
-	roles["look-often"] = func(args []string) {
+	roles["scan-often"] = func(args []string) {
 		proc.SetNamespace(args[0])
-		looks := 0
+		scans := 0
 		proc.KillOrphansIn(func() []int {
-			looks++
+			scans++
 			cmd := mustStartOrphan(args[0])
 			go cmd.Wait()
 			return []int{cmd.Process.Pid}
 		})
-		fmt.Println(looks)
+		fmt.Println(scans)
 	}
 	// The role "blind" cannot open any file. It prints whether the owner of a mark is known to be
 	// dead.
@@ -326,13 +326,13 @@ func TestStart_KillsLeftProcessWhoseMainThreadHasEnded(t *testing.T) {
 // The search for what dead programs have left ends, even if they start new processes faster than
 // these are killed.
 func TestStart_ReturnsEvenIfProcessesToBeKilledStartNewOnes(t *testing.T) {
-	looks := readLine(t, start(t, self("look-often "+randomNamespace())))
-	testkit.Equal(t, "looks", looks, strconv.Itoa(proc.MaxLooks))
+	scans := readLine(t, start(t, self("scan-often "+randomNamespace())))
+	testkit.Equal(t, "scans", scans, strconv.Itoa(proc.MaxScans))
 }
 
 // A process that has started others while the processes were listed does not leave these behind.
 func TestStart_KillsProcessesThatThoseToBeKilledStartMeanwhile(t *testing.T) {
-	p := start(t, self("look-twice "+randomNamespace()))
+	p := start(t, self("scan-twice "+randomNamespace()))
 	out, err := io.ReadAll(p.Stdout())
 	if err != nil {
 		t.Fatal(err)

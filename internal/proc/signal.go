@@ -46,18 +46,18 @@ func (p *Process) Kill() { p.signalAll(syscall.SIGKILL) }
 // signalAll sends sig to all processes of the container. Some can be found only by a search in
 // /proc. They get sig later, and signalAll does not wait for that. It returns a channel that is
 // closed when the search of this call is over, or at once if no search is needed.
-func (p *Process) signalAll(sig syscall.Signal) (searched <-chan struct{}) {
-	over := make(chan struct{})
+func (p *Process) signalAll(sig syscall.Signal) <-chan struct{} {
+	searched := make(chan struct{})
 	sent, search := p.signalKnown(sig)
 	if !search {
-		close(over)
-		return over
+		close(searched)
+		return searched
 	}
 	go func() {
-		defer close(over)
+		defer close(searched)
 		p.searchAndSignal(sig, sent)
 	}()
-	return over
+	return searched
 }
 
 // signalKnown sends sig to all processes that can be found without a search: the process group,

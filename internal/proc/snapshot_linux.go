@@ -94,7 +94,7 @@ type processID struct {
 // settled reports whether the environment of a process has been empty for longer than an exec takes
 // on a machine that is not overloaded. If so, the process was started with an empty environment and
 // has no marks. Without this check, one such process anywhere on the machine would make every walk
-// look at /proc the maximum number of times.
+// scan /proc the maximum number of times.
 func (b *envlessProcesses) settled(m Member, all []Member) bool {
 	const exec = 20 * time.Millisecond
 	b.mu.Lock()

@@ -209,13 +209,13 @@ func TestHealth_IsNotServingBeforeDrainBegins(t *testing.T) {
 	ok.Store(true)
 	testkit.Equal(t, "readiness when it passes again", p.readiness(), pb.ReadinessResponse_READY)
 
-	heard := make(chan [2]string, 1)
+	answers := make(chan [2]string, 1)
 	go func() {
 		<-p.Shutdown.Requested()
-		heard <- [2]string{p.serving().String(), p.readiness().String()}
+		answers <- [2]string{p.serving().String(), p.readiness().String()}
 	}()
 	p.shutdown(&pb.ShutdownRequest{})
-	testkit.Equal(t, "health and readiness when Requested is closed", <-heard, [2]string{"NOT_SERVING", "DRAINING"})
+	testkit.Equal(t, "health and readiness when Requested is closed", <-answers, [2]string{"NOT_SERVING", "DRAINING"})
 	p.Readiness.Set(client.Ready, "never again")
 	testkit.Equal(t, "readiness", p.readiness(), pb.ReadinessResponse_DRAINING)
 }

@@ -61,7 +61,7 @@ func run(ctx context.Context) (lost bool, err error) {
 		return false, s.failed(err)
 	}
 	fmt.Printf("\n%s\n", r)
-	return r.lost(), nil
+	return r.hasLosses(), nil
 }
 
 // play runs the acts of the demo between its beginning and its end.

@@ -99,8 +99,8 @@ func survivors(mark string) (found []string) {
 	return found
 }
 
-// lost reports whether anything was lost that must not be lost.
-func (r result) lost() bool {
+// hasLosses reports whether anything was lost that must not be lost.
+func (r result) hasLosses() bool {
 	return r.gone > 0 || len(r.survivors) > 0 || len(r.failures) > 0 || r.missed > 0 || r.stored == 0
 }
 

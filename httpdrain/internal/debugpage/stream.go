@@ -47,7 +47,7 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, filter string) 
 	var sent uint64 // version of the last snapshot sent
 	var maxAge time.Duration
 	for open := true; open; {
-		ending := wait.isOver()
+		ending := wait.hasEnded()
 		now := h.recorder.snapshot(maxAge)
 		taken := time.Now()
 		if now.version != sent {
@@ -122,8 +122,8 @@ type streamWait struct {
 	forced, completed <-chan struct{}
 }
 
-// isOver reports whether the scope is complete or forced, so that the next event is the last one.
-func (sw *streamWait) isOver() bool {
+// hasEnded reports whether the scope is complete or forced, so that the next event is the last one.
+func (sw *streamWait) hasEnded() bool {
 	if sw.forced == nil && sw.scope.Err() != nil {
 		sw.stopped, sw.forced, sw.completed = nil, sw.scope.Work().Done(), sw.scope.Completion().Done()
 	}

@@ -76,7 +76,7 @@ func restartProcess(w io.Writer, restarts int) error {
 // code.
 func restartUnderLoad(addr string, files []*os.File, restarts int) (t *tally, codes map[int]int, err error) {
 	t, codes = new(tally), map[int]int{}
-	var over atomic.Bool
+	var ended atomic.Bool
 	var wg sync.WaitGroup
 	for i := range restarts + 1 {
 		cmd := exec.Command(os.Args[0])
@@ -87,14 +87,14 @@ func restartUnderLoad(addr string, files []*os.File, restarts int) (t *tally, co
 		}
 		if i == 0 {
 			for range clients {
-				wg.Go(func() { patientClient(addr, t, &over) })
+				wg.Go(func() { patientClient(addr, t, &ended) })
 			}
 		}
 		for target := t.started.Load() + 1000; t.started.Load() < target; {
 			time.Sleep(time.Millisecond)
 		}
 		if i == restarts {
-			over.Store(true)
+			ended.Store(true)
 			wg.Wait()
 		}
 		codes[end(cmd)]++
@@ -109,9 +109,10 @@ func end(cmd *exec.Cmd) int {
 	return cmd.ProcessState.ExitCode()
 }
 
-// patientClient sends requests until over is set. If its attempt to connect fails, it tries again.
-func patientClient(addr string, t *tally, over *atomic.Bool) {
-	for !over.Load() {
+// patientClient sends requests until ended is true. If its attempt to connect fails, it tries
+// again.
+func patientClient(addr string, t *tally, ended *atomic.Bool) {
+	for !ended.Load() {
 		conn, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.refused.Add(1)
@@ -119,7 +120,7 @@ func patientClient(addr string, t *tally, over *atomic.Bool) {
 			continue
 		}
 		in := bufio.NewReader(conn)
-		for keep := true; keep && !over.Load(); {
+		for keep := true; keep && !ended.Load(); {
 			keep = exchange(conn, in, t)
 		}
 		conn.Close()

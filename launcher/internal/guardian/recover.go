@@ -196,19 +196,19 @@ func addListeners(s statefile.State, groups []spec.Group) map[string][]string {
 		if !ok || len(g.Sockets) > 0 || len(cfg.Listen) == 0 {
 			continue
 		}
-		holders := slices.Clone(s.Guardians)
+		processes := slices.Clone(s.Guardians)
 		for _, p := range g.Processes {
-			holders = append(holders, p.Adoptable)
+			processes = append(processes, p.Adoptable)
 		}
-		held := listeners.Held(holders)
+		open := listeners.SocketsOf(processes)
 		for _, l := range cfg.Listen {
 			want, err := address.Resolve(l.Network, l.Address)
-			i := slices.IndexFunc(held, func(h statefile.Socket) bool { h.Listen.Network = l.Network; return want.Same(h.Resolve()) })
+			i := slices.IndexFunc(open, func(h statefile.Socket) bool { h.Listen.Network = l.Network; return want.Same(h.Resolve()) })
 			if err != nil || i < 0 {
 				continue
 			}
-			g.Sockets = append(g.Sockets, statefile.Socket{Listen: l, Inode: held[i].Inode, Address: held[i].Address})
-			added[cfg.Name] = append(added[cfg.Name], l.Network+" "+held[i].Address)
+			g.Sockets = append(g.Sockets, statefile.Socket{Listen: l, Inode: open[i].Inode, Address: open[i].Address})
+			added[cfg.Name] = append(added[cfg.Name], l.Network+" "+open[i].Address)
 		}
 		s.Groups[cfg.Name] = g
 	}

@@ -90,7 +90,7 @@ func (m *Machine) tickAuto(now time.Time) ([]Action, bool) {
 func (m *Machine) onNotified(e Event) []Action {
 	n := e.Notification
 	m.onWatchdog(e.At, n)
-	if m.cfg.Protocol == spec.Auto && m.uses == spec.GRPC || !m.cfg.Protocol.HearsProcess() {
+	if m.cfg.Protocol == spec.Auto && m.uses == spec.GRPC || !m.cfg.Protocol.TakesMessages() {
 		return m.tick(e.At)
 	}
 	if n.Ready || n.Stopping || n.Status != "" || n.ExtendTimeout > 0 {

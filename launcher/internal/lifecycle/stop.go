@@ -120,8 +120,8 @@ func (m *Machine) onAck(e Event) []Action {
 		m.phase, m.Message = draining, e.Ack.GetMessage()
 		if !m.GraceEnforced {
 			m.Deadline = m.MaxAt
-			if over := m.AskedAt.Add(m.Grace); over.After(e.At) && over.Before(m.MaxAt) {
-				m.graceAt = over
+			if end := m.AskedAt.Add(m.Grace); end.After(e.At) && end.Before(m.MaxAt) {
+				m.graceAt = end
 			}
 		}
 		if m.lessTime {

@@ -28,9 +28,9 @@ func takeSocket(k proc.Adoptable, inode uint64) (taken *os.File, err error) {
 	return taken, err
 }
 
-// Held returns the sockets on which processes listen. It leaves out the sockets of processes that
-// this program may not inspect.
-func Held(by []proc.Adoptable) (all []statefile.Socket) {
+// SocketsOf returns the sockets on which processes listen. It leaves out the sockets of processes
+// that this program may not inspect.
+func SocketsOf(by []proc.Adoptable) (all []statefile.Socket) {
 	for _, k := range by {
 		eachSocket(k, func(f *os.File) bool {
 			defer f.Close()

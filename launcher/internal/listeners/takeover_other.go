@@ -12,7 +12,7 @@ import (
 // takeSocket returns nil, because processes outlive their launcher only on Linux.
 func takeSocket(proc.Adoptable, uint64) (*os.File, error) { return nil, nil }
 
-// Held returns nil, because processes outlive their launcher only on Linux.
-func Held([]proc.Adoptable) []statefile.Socket { return nil }
+// SocketsOf returns nil, because processes outlive their launcher only on Linux.
+func SocketsOf([]proc.Adoptable) []statefile.Socket { return nil }
 
 func inodeOf(*os.File) uint64 { return 0 }

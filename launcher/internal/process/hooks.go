@@ -18,7 +18,7 @@ import (
 // as an event. The next hook and the stop follow nevertheless.
 func (p *Process) runHooks() {
 	for _, h := range p.Config().PreStop {
-		if p.hooksOver() {
+		if p.mustEndHooks() {
 			return
 		}
 		message := h.Command[0]
@@ -47,7 +47,7 @@ func (p *Process) runHook(h spec.Hook) error {
 	args, env := p.placeholders().HookCommand(h, p.proc.Pid(), spawn.Inherited(p.cfg, os.Environ()))
 	exit, _, err := spawn.Run(ctx, p.group.Containment, "", args, env)
 	switch {
-	case err != nil && ctx.Err() != nil && p.hooksOver():
+	case err != nil && ctx.Err() != nil && p.mustEndHooks():
 		return errors.New("killed because the process has ended or is being killed")
 	case err == nil && (exit.Code != 0 || exit.Signal != 0):
 		return errors.New(exit.String())
@@ -55,8 +55,8 @@ func (p *Process) runHook(h spec.Hook) error {
 	return err
 }
 
-// hooksOver reports whether hooks must not run any more, even if their timeout has not passed.
-func (p *Process) hooksOver() bool {
+// mustEndHooks reports whether hooks must not run any more, even if their timeout has not passed.
+func (p *Process) mustEndHooks() bool {
 	select {
 	case <-p.hooksCut:
 		return true

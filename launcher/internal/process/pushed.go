@@ -60,7 +60,7 @@ func (p *Process) Serving(ctx context.Context, port int32) error {
 // variables by which the process finds it. Without the socket, a process that needs it does not
 // become ready.
 func (p *Process) listenNotify() (env []string) {
-	if !p.cfg.Protocol.HearsProcess() {
+	if !p.cfg.Protocol.TakesMessages() {
 		return nil
 	}
 	path := p.sockets.notify

@@ -96,8 +96,8 @@ const (
 // process may turn out to use another protocol.
 func (p Protocol) CallsProcess() bool { return p == Auto || p == GRPC }
 
-// HearsProcess reports whether the process can send messages as for sd_notify(3).
-func (p Protocol) HearsProcess() bool { return p == Auto || p == Notify }
+// TakesMessages reports whether the process can send messages as for sd_notify(3).
+func (p Protocol) TakesMessages() bool { return p == Auto || p == Notify }
 
 // A Condition is what must hold for a group before a group that depends on it is started.
 type Condition string

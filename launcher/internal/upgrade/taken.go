@@ -58,9 +58,9 @@ func (t *Taken) OpenOutputs() {
 	}
 }
 
-// Holding returns the state with one change: this program is listed as the first process that has
+// WithSelf returns the state with one change: this program is listed as the first process that has
 // the listeners of the groups open. It returns the state itself for a nil Taken.
-func (t *Taken) Holding(s statefile.State) statefile.State {
+func (t *Taken) WithSelf(s statefile.State) statefile.State {
 	if t == nil {
 		return s
 	}

@@ -31,7 +31,7 @@ func deferredInAFunction(s *ctxshutdown.Swansong) error {
 	return work()
 }
 
-func deferredWithoutALook(ctx context.Context) error {
+func deferredWithoutCheckOfOK(ctx context.Context) error {
 	g, _ := ctxshutdown.Acquire(ctx)
 	defer g.Release()
 	return work()
@@ -146,7 +146,7 @@ func captured(s *ctxshutdown.Swansong) func() {
 	return release
 }
 
-func ofSomebodyElse(s *ctxshutdown.Swansong) (release func()) {
+func assignedInAFunction(s *ctxshutdown.Swansong) (release func()) {
 	var g *ctxshutdown.Guard
 	func() { g = s.Guard() }()
 	return g.Release

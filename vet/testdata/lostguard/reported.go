@@ -33,7 +33,7 @@ func never(s *ctxshutdown.Swansong) {
 	work()
 }
 
-func neverWithoutALook(s *ctxshutdown.Swansong) {
+func neverAlthoughOKIsChecked(s *ctxshutdown.Swansong) {
 	g, ok := s.TryGuard() // want `the guard g is not released`
 	if ok {
 		work()

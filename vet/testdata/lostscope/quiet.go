@@ -70,7 +70,7 @@ func cancelIsUsed(ctx context.Context) error {
 	return run(s)
 }
 
-func toldToStop(ctx context.Context) error {
+func waitedForItsStop(ctx context.Context) error {
 	s := ctxshutdown.New(ctx)
 	go run(s)
 	<-s.Done()

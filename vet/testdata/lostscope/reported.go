@@ -15,7 +15,7 @@ func serve(s *ctxshutdown.Swansong) error   { return nil }
 func runAll(ctxs ...context.Context)        {}
 func runThen(ctx context.Context, x ...any) {}
 
-func looked(ctx context.Context) {
+func onlyInspected(ctx context.Context) {
 	s := ctxshutdown.New(ctx) // want `the scope s is not shut down when the function returns at line 24; write defer s.Shutdown\(\), or hand it over on every path`
 	if g, ok := s.TryGuard(); ok {
 		defer g.Release()
@@ -44,7 +44,7 @@ func captured(ctx context.Context) func() bool {
 	return func() bool { return s.Go(func(context.Context) {}) }
 }
 
-func someoneWaits(ctx context.Context) {
+func aGoroutineWaits(ctx context.Context) {
 	s := ctxshutdown.New(ctx) // want `the scope s is not shut down`
 	go func() {
 		<-s.Done()
@@ -60,7 +60,7 @@ func aChild(ctx context.Context) error {
 	return run(s)
 }
 
-func aChildThatIsLookedAt(ctx context.Context) {
+func aChildWithOneGuard(ctx context.Context) {
 	s, _ := ctxshutdown.WithCancel(ctx) // want `the scope s is not shut down`
 	s.Guard().Release()
 }
