@@ -131,10 +131,10 @@ func (c *Completion) isComplete() bool {
 	}
 }
 
-// endedByStop reports whether ctx ended because of the stop of the scope. Comparing causes is not
-// enough, because two contexts can be cancelled with the same error. So it also requires a scope
-// whose stop ends both ctx and the scope of c. The parameters ended and cause are the Done channel
-// and the cause of ctx.
+// endedByStop reports whether ctx, which has the Done channel ended and the given cause, ended
+// because of the stop of the scope. Comparing causes is not enough, because two contexts can be
+// cancelled with the same error. So it also requires a scope whose stop ends both ctx and the scope
+// of c.
 func (c *Completion) endedByStop(ctx context.Context, ended <-chan struct{}, cause error) bool {
 	top := c.commonScope(ctx)
 	for s := c.scope; s != nil; s = s.stoppedWith() {

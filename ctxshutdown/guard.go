@@ -182,8 +182,9 @@ func Acquire(ctx context.Context) (g *Guard, ok bool) {
 	return g, ok
 }
 
-// acquireFromContext counts a guard of the scope in ctx, if there is one. The parameter skip is for
-// [runtime.Callers]: how many frames to skip to get to the caller of the exported function.
+// acquireFromContext counts a guard of the scope in ctx, if there is one. Under trace it calls
+// [runtime.Callers] with skip, the number of frames to skip to get to the caller of the exported
+// function.
 func acquireFromContext(ctx context.Context, skip int) (guardState, bool) {
 	s, found := FromContext(ctx)
 	if found && s.trace != nil {

@@ -104,7 +104,7 @@ func pollable(ctx context.Context) context.Context {
 }
 
 // mustBeMade panics if ctx, the context of a wrapper, is nil: then the wrapper is a zero value. The
-// parameter what is the name of its type.
+// message names its type, what.
 func mustBeMade(ctx context.Context, what string) {
 	if ctx == nil {
 		panic("ctxshutdown: use of a zero " + what + "; make one with New" + what)

@@ -86,8 +86,8 @@ func (b *inbox) is(s State) bool { return State(b.state.Load()) == s }
 
 func (b *inbox) swap(from, to State) bool { return b.state.CompareAndSwap(int32(from), int32(to)) }
 
-// begin changes the state from Idle to Starting. The parameter running is the kind of function that
-// the loop calls first.
+// begin changes the state from Idle to Starting, and records the kind of function that the loop
+// calls first. It returns false if the state is not Idle.
 func (b *inbox) begin(running string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -300,9 +300,9 @@ func (b *inbox) stop() (from State, changed bool) {
 }
 
 // take returns the next chunk of callbacks. The chunk belongs to the caller until the caller passes
-// it to the next call of take, as the parameter old. take blocks while there is nothing to do. It
-// returns a nil chunk if the loop must check its timers and its state; drained is then true if no
-// callback will follow.
+// it to the next call of take, as old. take blocks while there is nothing to do. It returns a nil
+// chunk if the loop must check its timers and its state; drained is then true if no callback will
+// follow.
 func (b *inbox) take(old *chunk) (c *chunk, drained bool) {
 	if old != nil {
 		old.n = 0

@@ -189,8 +189,8 @@ func (o *offload[T]) cause() error {
 	return cause
 }
 
-// deliver queues the completion with the result v and err. The parameter returned reports whether
-// the work has returned.
+// deliver queues the completion with the result v and err. If returned is false, the work has not
+// returned: its context has ended before.
 func (o *offload[T]) deliver(v T, err error, returned bool) {
 	if stopAfterFunc := o.stopAfterFunc.Load(); stopAfterFunc != nil {
 		(*stopAfterFunc)()

@@ -229,8 +229,8 @@ func (p *Pool) fillRoom() {
 	}
 }
 
-// work runs jobs until the queue is empty. The parameter j is a job that another worker has run and
-// has not counted as finished, or the zero job.
+// work runs jobs until the queue is empty. If j is not the zero job, it is a job that another
+// worker has run; work first counts it as finished.
 func (p *Pool) work(j job) {
 	p.trace.label()
 	emptied := false

@@ -51,8 +51,8 @@ type stopwatch struct {
 // now returns the time since the loop was created. It takes a third of the memory of a [time.Time].
 func (w *stopwatch) now() time.Duration { return time.Since(w.start) }
 
-// call calls f and reports it if it was slow. The parameter queued is the time, as returned by now,
-// at which f was queued, if f is a callback.
+// call calls f and reports it if it was slow. If f is a callback, it was queued at the time queued,
+// as returned by now.
 func (w *stopwatch) call(kind string, f func(), queued time.Duration) {
 	began, waited := w.now(), time.Duration(0)
 	if kind == "callback" {

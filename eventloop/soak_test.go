@@ -14,8 +14,8 @@ import (
 	"github.com/swansong-go/swansong/eventloop"
 )
 
-// knob returns the number in the first of the given environment variables that is set, or the
-// parameter fallback if none is set.
+// knob returns the number in the first of the given environment variables that is set, or fallback
+// if none is set.
 func knob(t *testing.T, fallback int, names ...string) int {
 	t.Helper()
 	for _, name := range names {

@@ -140,7 +140,7 @@ func userStacks() string {
 }
 
 // formatAbandoned formats an AbandonedError: one line for each group of guards, followed by the
-// stacks. If the parameter logged is true, the lines are omitted, because the log has the guards.
+// stacks. If logged is true, the lines are omitted, because the log has the guards.
 func formatAbandoned(e *AbandonedError, logged bool) string {
 	var b strings.Builder
 	if logged {

@@ -69,8 +69,8 @@ func (p *Process) warnOfUnusedListeners() {
 	}
 }
 
-// The function matches reports whether Listen(network, address) returns an inherited listener that
-// has the address in the parameter has.
+// The function matches reports whether Listen(network, address) returns an inherited listener whose
+// address is has.
 func matches(has net.Addr, network, address string) bool {
 	switch has := has.(type) {
 	case *net.TCPAddr:

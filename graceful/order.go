@@ -112,7 +112,7 @@ func (b *budget) until() time.Time {
 }
 
 // wait waits until a stage has drained, but no longer than the stage's share of the remaining time.
-// The parameter n is the number of stages that remain, including this one.
+// The time is shared by the n stages that remain, including this one.
 func (b *budget) wait(c *ctxshutdown.Completion, n int, work context.Context) {
 	began := time.Now()
 	timer := time.NewTimer(0)

@@ -100,8 +100,8 @@ func (p *Process) loopPanicked(who string, value any, stack []byte) {
 	p.stopAfterPanic(failed)
 }
 
-// logPanicIn logs err if err is a panic. The parameter in is the name of the function that
-// panicked. Run raises the panic after the drain.
+// logPanicIn logs err if err is a panic, with the name of the function that panicked. Run raises
+// the panic after the drain.
 func (p *Process) logPanicIn(in string, err error) {
 	if e, ok := err.(*PanicError); ok {
 		e.in = in

@@ -48,8 +48,7 @@ func groupByClient(conns []*conn) {
 	}
 }
 
-// recordStart records a request. The parameter at is when the request was read, as the time since
-// epoch.
+// recordStart records that a request was read at the given time since epoch.
 func (cl *client) recordStart(at time.Duration) {
 	for {
 		last := cl.lastStart.Load()

@@ -108,7 +108,7 @@ func (c *conn) beginWrite() (counted bool) {
 	return counted
 }
 
-// endWrite is called after n bytes were written. The parameter counted is the result of beginWrite.
+// endWrite is called after n bytes were written, with the result of beginWrite.
 func (c *conn) endWrite(counted bool, n int64) {
 	if !counted {
 		return

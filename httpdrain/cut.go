@@ -123,8 +123,8 @@ type unfinished struct {
 	hasPattern bool
 }
 
-// unfinished returns the unfinished requests of c. The parameter now is the present time since
-// epoch.
+// unfinished returns the unfinished requests of c, with their ages at the time now, which counts
+// from epoch.
 func (c *conn) unfinished(now time.Duration) (all []unfinished) {
 	c.mu.Lock()
 	remote := c.remote()
@@ -144,9 +144,9 @@ func (c *conn) unfinished(now time.Duration) (all []unfinished) {
 	return all
 }
 
-// unknownRequest returns a Cut for a request whose handler was not called. The parameter since is
-// the time at which the first bytes of the request were read, and now is the present time since
-// epoch. The caller holds c.mu.
+// unknownRequest returns a Cut for a request whose handler was not called. Its first bytes were
+// read at the time since. Its age is the one at the time now, which counts from epoch. The caller
+// holds c.mu.
 func (c *conn) unknownRequest(since time.Time, now time.Duration) Cut {
 	cut := Cut{Remote: c.remote()}
 	if !since.IsZero() {

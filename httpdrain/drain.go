@@ -46,8 +46,8 @@ type drain struct {
 }
 
 // add starts to track the accepted connection nc, and returns the connection that the server is to
-// use instead. The parameter isExclusive says that no other code can have a reference to nc,
-// because the listener is of package net.
+// use instead. If isExclusive is true, no other code can have a reference to nc, because the
+// listener is of package net.
 func (d *drain) add(nc net.Conn, isExclusive bool) net.Conn {
 	w, c := newConn(nc)
 	_, tcp := w.(*tcpConn)
@@ -67,8 +67,8 @@ func (d *drain) add(nc net.Conn, isExclusive bool) net.Conn {
 	return w
 }
 
-// move counts the connection c, whose role was the parameter before and is now the parameter after.
-// The caller holds c.mu, unless the new role is roleGone.
+// move counts the connection c, whose role has changed from before to after. The caller holds c.mu,
+// unless the new role is roleGone.
 //
 // On HTTP/2, a handler may begin to run after its connection was closed. Then a connection that was
 // gone is served again. The call of move for that may overtake the call for the closing, because

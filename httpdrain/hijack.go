@@ -105,8 +105,8 @@ func (d *drain) checkHijacked() {
 	}
 }
 
-// drainCheckInterval returns the time to wait before the next check. The parameter lasted is how
-// long the drain has lasted, and took is how long the last check took.
+// drainCheckInterval returns the time to wait before the next check. It grows with the time that
+// the drain has lasted, and with the time that the last check took.
 func drainCheckInterval(lasted, took time.Duration) time.Duration {
 	return max(min(max(lasted/50, minCheckInterval), maxCheckInterval), checkPause*took)
 }

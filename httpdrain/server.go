@@ -160,8 +160,8 @@ func (sv *server) begin(ln net.Listener) error {
 }
 
 // finish records that a call of Serve has nothing left to serve on ln, except perhaps hijacked
-// connections. The parameter stopped says that the call ended because its scope was stopped. If so,
-// and if no call of Serve has anything left to serve, finish shuts the http.Server down.
+// connections. If stopped is true, the call ended because its scope was stopped. If then no call of
+// Serve has anything left to serve, finish shuts the http.Server down.
 func (sv *server) finish(ln net.Listener, stopped bool) {
 	sv.mu.Lock()
 	if isComparable(ln) {

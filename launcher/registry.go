@@ -119,8 +119,8 @@ func (m *Manager) Addrs(group string) []net.Addr {
 }
 
 // checkNewListeners returns an error if a group that is added conflicts with the listeners of
-// another group, or with the parameter claimed, the listeners of the other added groups. The
-// function stays reports whether a group is in the new configuration.
+// another group, or with those of the other added groups, which are in claimed. The function stays
+// reports whether a group is in the new configuration.
 func (r *registry) checkNewListeners(added spec.Group, claimed map[string]listeners.Set, stays func(group string) bool) *ConfigError {
 	all := r.allListeners()
 	maps.Copy(all, claimed)

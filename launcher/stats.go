@@ -148,8 +148,8 @@ type counter struct {
 	groups map[string]GroupStats
 }
 
-// count counts an event. The parameter atStop says that it is the end of a process, and that the
-// launcher had been told to stop before.
+// count counts an event. atStop is true for the end of a process if the launcher had been told to
+// stop before.
 func (c *counter) count(e Event, atStop bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

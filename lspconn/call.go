@@ -214,8 +214,8 @@ func (c *Conn) refuseCoalesced() {
 }
 
 // discardQueue fails the queued messages. Messages that are queued later fail, too, except
-// responses to requests of the server. Those are removed only if the parameter replies is true. The
-// caller holds c.mu.
+// responses to requests of the server. Those are removed only if replies is true. The caller holds
+// c.mu.
 func (c *Conn) discardQueue(replies bool) {
 	c.queue.discarded = true
 	for _, m := range c.queue.removeAll(replies) {

@@ -75,8 +75,8 @@ func (f *frameReader) readHeader() (length int, err error) {
 }
 
 // parseHeaderLine parses a header line. It returns the value of a Content-Length header. For any
-// other header it returns the parameter length unchanged. The caller passes a negative length
-// before the first Content-Length.
+// other header it returns length unchanged. The caller passes a negative length before the first
+// Content-Length.
 func parseHeaderLine(line []byte, length int) (int, error) {
 	name, value, ok := bytes.Cut(line, []byte(":"))
 	if !ok || len(name) == 0 || bytes.ContainsAny(name, " \t") {

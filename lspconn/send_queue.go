@@ -154,8 +154,8 @@ func (q *sendQueue) removeAll(replies bool) (removed []*queuedMessage) {
 	return removed
 }
 
-// link inserts m into the queue, behind the message in the parameter before, or at the front if
-// that is nil.
+// link inserts m into the queue, directly behind the message before, or at the front if before is
+// nil.
 func (q *sendQueue) link(before, m *queuedMessage) {
 	m.dequeued, m.before, m.after = false, before, q.first
 	if before != nil {

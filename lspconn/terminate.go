@@ -12,9 +12,8 @@ import (
 	"github.com/swansong-go/swansong/internal/proc"
 )
 
-// terminate ends the server's process, publishes the report and completes every call. If the
-// parameter handshake is true, terminate first sends shutdown and exit to the server, unless Force
-// is called.
+// terminate ends the server's process, publishes the report and completes every call. If handshake
+// is true, terminate first sends shutdown and exit to the server, unless Force is called.
 func (c *Conn) terminate(s schedule, handshake bool) {
 	handshake = handshake && !c.isForced() && (c.external == nil || c.canLeave())
 	h := c.shakeHands(s, handshake)
@@ -102,8 +101,8 @@ func (c *Conn) shakeHands(s schedule, attempt bool) handshake {
 // isForced reports whether Force was called, on the scope of the connection or on a parent scope.
 func (c *Conn) isForced() bool { return c.scope.Work().Err() != nil }
 
-// newReport returns the report of a connection that is closing. The parameter endErr is the error
-// of serverProcess.End.
+// newReport returns the report of a connection that is closing, after serverProcess.End has
+// returned exit and endErr.
 func (c *Conn) newReport(s schedule, h handshake, exit proc.Exit, endErr error) Report {
 	r := Report{
 		Name: c.server.Name, Key: c.server.key, Outcome: outcome(h, exit, endErr), Failure: h.err,
@@ -176,11 +175,11 @@ func (c *Conn) publishReport(r Report, unconfirmed error, s schedule) {
 	close(c.reported)
 }
 
-// awaitOutput waits until all channels in the parameter ends are closed: they are closed when
-// stdout or stderr has been read to its end, or when the last message has been delivered. At the
-// time in the parameter until, or half of forceTimeout after a Force, awaitOutput closes the pipes,
-// because the wait might not end otherwise: a handler may block the read loop, or, on a platform
-// without deadlines for pipes, a process that survived may keep them open.
+// awaitOutput waits until all channels in ends are closed: they are closed when stdout or stderr
+// has been read to its end, or when the last message has been delivered. When the time until has
+// come, or half of forceTimeout after a Force, awaitOutput closes the pipes, because the wait might
+// not end otherwise: a handler may block the read loop, or, on a platform without deadlines for
+// pipes, a process that survived may keep them open.
 func (c *Conn) awaitOutput(until time.Time, ends ...chan struct{}) {
 	t := time.NewTimer(time.Until(until))
 	defer t.Stop()

@@ -76,8 +76,8 @@ func Run(t *testing.T, scenario func(t *testing.T, s *ctxshutdown.Swansong) (che
 	}
 }
 
-// spread returns the numbers from 1 to n. If n is greater than the parameter most, it returns that
-// many of them, evenly distributed and including the first and the last.
+// spread returns the numbers from 1 to n. If there are more than most, it returns that many of
+// them, evenly distributed and including the first and the last.
 func spread(n, most int) (ks []int) {
 	some := min(n, most)
 	for i := range some {

@@ -24,8 +24,8 @@ func (res *resource) conditionOf(cond ast.Expr) ast.Expr {
 }
 
 // isAbsent reports whether the function holds no guard or scope if the condition cond has the given
-// outcome. The parameter known says that the variable ok, as in g, ok := s.TryGuard(), still has
-// its first value.
+// outcome. The condition can be the variable ok, as in g, ok := s.TryGuard(), if known is true:
+// then ok still has its first value.
 func (res *resource) isAbsent(cond ast.Expr, outcome, known bool) bool {
 	if res.absentIf != nil && res.absentIf(ast.Unparen(cond), outcome) {
 		return true
@@ -52,8 +52,8 @@ func (res *resource) isAbsent(cond ast.Expr, outcome, known bool) bool {
 }
 
 // isAbsentIf reports whether the function holds no guard or scope if the operands x and y of a
-// comparison are equal. If the parameter equal is false, it reports whether the function holds none
-// if they are unequal.
+// comparison are equal. If equal is false, it reports whether the function holds none if they are
+// unequal.
 func (res *resource) isAbsentIf(x, y ast.Expr, equal, known bool) bool {
 	if b, ok := isBool(res.info, y); ok {
 		return res.isAbsent(x, equal == b, known)

@@ -162,8 +162,8 @@ func (res *resource) findUses(effectAt effectFunc) {
 	}
 }
 
-// isPassedOn reports whether an expression becomes part of a value that is stored or passed on. The
-// parameter is the parent of the expression in the syntax tree.
+// isPassedOn reports whether an expression with the given parent in the syntax tree becomes part of
+// a value that is stored or passed on.
 func isPassedOn(parent inspector.Cursor) bool {
 	for {
 		switch n := parent.Node().(type) {

@@ -193,7 +193,7 @@ func (o *server) drain(s, connections *ctxshutdown.Swansong, srv *grpc.Server, l
 }
 
 // unfinishedCalls returns the guards of s and of all scopes below it, without the guard of the
-// scope in the parameter connections.
+// scope connections.
 func unfinishedCalls(s, connections *ctxshutdown.Swansong) (calls []ctxshutdown.GuardEntry) {
 	var own string
 	if e := connections.GuardReport().Entries(); len(e) > 0 {

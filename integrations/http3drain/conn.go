@@ -268,9 +268,8 @@ func (c *conn) linger() time.Duration {
 	return max(minLinger, min(4*c.quic.ConnectionStats().SmoothedRTT, maxLinger))
 }
 
-// awaitQuiet waits until the client has opened no stream for the linger. The parameter begin is the
-// time of the first GOAWAY. awaitQuiet returns at the latest when headerTimeout and the linger have
-// passed since that time.
+// awaitQuiet waits until the client has opened no stream for the linger. It returns at the latest
+// when headerTimeout and the linger have passed since begin, the time of the first GOAWAY.
 func (c *conn) awaitQuiet(begin time.Time) {
 	for {
 		c.mu.Lock()
@@ -326,8 +325,8 @@ func (c *conn) refuseStreams() quic.StreamID {
 	return c.next
 }
 
-// awaitHandlers waits until all streams have been served. When the time in the parameter limit has
-// come, it refuses the streams whose header is not complete.
+// awaitHandlers waits until all streams have been served. From limit on, it refuses the streams
+// whose header is not complete.
 func (c *conn) awaitHandlers(limit time.Time) {
 	timer := time.NewTimer(time.Until(limit))
 	defer timer.Stop()

@@ -108,7 +108,7 @@ func (d *drain) begin() int {
 }
 
 // isEmpty reports whether all connections have ended. A handshake that is under way counts as a
-// connection, unless the parameter late says that the time for handshakes is over.
+// connection, unless late is true: then the time for handshakes is over.
 func (d *drain) isEmpty(late bool) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

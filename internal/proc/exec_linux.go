@@ -55,8 +55,8 @@ func maskSignals(how uintptr, signals []syscall.Signal) {
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, how, uintptr(unsafe.Pointer(&set)), 0, size, 0, 0)
 }
 
-// blockSignals and unblockSignals return values for the parameter how of maskSignals. MIPS has
-// other values than other processors.
+// blockSignals and unblockSignals return the values of how with which maskSignals blocks and
+// unblocks signals. MIPS has other values than other processors.
 func blockSignals() uintptr {
 	if strings.HasPrefix(runtime.GOARCH, "mips") {
 		return 1

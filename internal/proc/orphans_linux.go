@@ -56,9 +56,9 @@ var thisOwner = sync.OnceValue(func() owner {
 	return owner{os.Getpid(), self.start, strings.Trim(pids, "pid:[]") + "." + strings.Trim(times, "time:[]")}
 })
 
-// newMark returns the mark of a new container. If the parameter bound is true, the processes of the
-// container must not outlive this program. Then the mark contains the owner, by which
-// killOrphanProcesses finds these processes when this program has died.
+// newMark returns the mark of a new container. If bound is true, the processes of the container
+// must not outlive this program. Then the mark contains the owner, by which killOrphanProcesses
+// finds these processes when this program has died.
 func newMark(bound bool) string {
 	if bound {
 		return thisOwner().String() + "-" + rand.Text()

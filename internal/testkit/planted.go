@@ -55,8 +55,8 @@ func importing(packages []string) string {
 	return "package main\n\nimport (\n\t\"" + strings.Join(packages, "\"\n\t\"") + "\"\n)\n\n"
 }
 
-// RunPlanted runs a program in which the text of the parameter with replaces the text of the
-// parameter code. It returns the output of the program and its exit code.
+// RunPlanted runs a program in which it has replaced the text code by the text with. It returns the
+// output of the program and its exit code.
 func RunPlanted(t *testing.T, program, code, with string) (stdout, stderr string, exitCode int) {
 	t.Helper()
 	if n := strings.Count(program, code); n != 1 {

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Equal marks the test as failed if got and want differ in the sense of [cmp.Diff], and prints the
-// differences. The parameter what names the value in the message.
+// Equal marks the test as failed if got and want differ in the sense of [cmp.Diff]. It prints what,
+// the name of the value, and the differences.
 func Equal(t testing.TB, what string, got, want any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -18,8 +18,8 @@ func Equal(t testing.TB, what string, got, want any) {
 	}
 }
 
-// ErrorIs marks the test as failed unless errors.Is(got, want). The parameter what names the error
-// in the message.
+// ErrorIs marks the test as failed unless errors.Is(got, want). The message begins with what, the
+// name of the error.
 func ErrorIs(t testing.TB, what string, got, want error) {
 	t.Helper()
 	if !errors.Is(got, want) {

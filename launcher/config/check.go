@@ -231,9 +231,9 @@ func (k *checker) addresses(c *Config) {
 	}
 }
 
-// overlap parses the address in the parameter text, and returns it and true. If the address
-// overlaps with one of the addresses in used, overlap records an error for key and returns false.
-// It does not resolve host names.
+// overlap parses the address in text, and returns it and true. If the address overlaps with one of
+// the addresses in used, overlap records an error for key and returns false. It does not resolve
+// host names.
 //
 // An address whose form is wrong, or that is empty, overlaps with none: other checks report it.
 func (k *checker) overlap(used []listener, key, network, text string) (_ listener, ok bool) {

@@ -119,8 +119,9 @@ func addFields(field, at string, t reflect.Type, all []*setting, to map[string]s
 	}
 }
 
-// keyOf returns the key that belongs to a field. The parameter at is the key of the group, or
-// empty. An index in the field, as in Listen[0].Address, is in the key, too: listeners[0].address.
+// keyOf returns the key of a field of the group whose key is at, or of a field outside of groups if
+// at is empty. An index in the field, as in Listen[0].Address, is in the key, too:
+// listeners[0].address.
 func keyOf(at string, f spec.Field) (key string, ok bool) {
 	field := string(f)
 	number := ""

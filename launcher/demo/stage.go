@@ -175,7 +175,7 @@ func (s *stage) kill(ctx context.Context, group string, killed *interruption) er
 	return s.until(ctx, n, group+" is healthy", func(e *pb.Event) bool { return e.GetGroup() == group && e.GetKind() == "healthy" })
 }
 
-// trouble makes one process of the group web behave as the parameter behavior says, and stops that
+// trouble makes one process of the group web show a behavior, given by its name, and stops that
 // process.
 func (s *stage) trouble(ctx context.Context, behavior string, want pb.ProcessState) error {
 	c := &load.Client{Dial: s.dial("web")}

@@ -157,9 +157,9 @@ func complete(g config.Group) (config.Group, error) {
 // clientVariables returns the environment variables that package client reads, except for those
 // that the configuration of the group sets.
 //
-// The parameter seconds is how long the process has for its shutdown. The parameter probed says
-// whether the target probes the health service of the process. Only then the port of that service
-// is set: a process that is not probed need not open it.
+// They tell the process that it has the given number of seconds for its shutdown. The port of the
+// health service is set only if probed is true, that is, if the target probes that service: a
+// process that is not probed need not open it.
 func (g group) clientVariables(seconds int64, probed bool) map[string]string {
 	all := map[string]string{client.EnvGrace: strconv.FormatInt(seconds, 10)}
 	if probed && g.servesHealth() {

@@ -248,10 +248,9 @@ func (r *runner) try(m *mutant) outcome {
 	}
 }
 
-// shorter returns the time limit for a test with a mutant. The parameter timeout is the limit in
-// the table, and took is how long the test took without the mutant. Many mutants make their test
-// hang, so the limit is as short as possible. It is long enough that a slow test is not taken for
-// one that hangs.
+// shorter returns the time limit for a test with a mutant: the limit in the table, or less if the
+// test took little time without the mutant. Many mutants make their test hang, so the limit is as
+// short as possible. It is long enough that a slow test is not taken for one that hangs.
 func shorter(timeout, took time.Duration) time.Duration {
 	return min(timeout, 5*time.Second+20*took)
 }

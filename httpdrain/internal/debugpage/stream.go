@@ -138,9 +138,9 @@ func (sw *streamWait) outcome(now *snapshot) string {
 	return "forced"
 }
 
-// next blocks until another snapshot is due, and returns how old that snapshot may be. The
-// parameter taken is the time of the last snapshot. If nothing changes, the next snapshot is due
-// after interval or after minimum, whichever is longer. ok is false if the client is gone.
+// next blocks until another snapshot is due, and returns how old that snapshot may be. The last
+// snapshot was taken at the time taken. If nothing changes, the next snapshot is due after interval
+// or after minimum, whichever is longer. ok is false if the client is gone.
 func (sw *streamWait) next(taken time.Time, interval, minimum time.Duration) (maxAge time.Duration, ok bool) {
 	sw.timer.Reset(max(interval, minimum))
 	for changed := sw.changed; ; {

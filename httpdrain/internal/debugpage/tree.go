@@ -255,8 +255,8 @@ func (t *tree) prune(all bool) {
 	}
 }
 
-// setOpen decides which nodes show their children when the page is opened: all nodes if the
-// parameter all is set, otherwise those on the first two levels.
+// setOpen decides which nodes show their children when the page is opened: all nodes if all is
+// true, otherwise those on the first two levels.
 func (n *node) setOpen(depth int, all bool) {
 	n.Open = all || depth < 2
 	for _, child := range n.Children {

@@ -19,9 +19,9 @@ type section struct {
 	measure func(io.Writer) error // writes the section, which begins with "\n## " and the title
 }
 
-// writePage measures the sections whose names are in the parameter only, separated by commas, or
-// all sections if only is empty. The other sections stay as they are on the page. If the parameter
-// save is set, writePage writes the page.
+// writePage measures all sections or, if only is not empty, those whose names it has, separated by
+// commas. The other sections stay as they are on the page. If save is true, writePage writes the
+// page.
 func writePage(sections []section, only string, save bool) error {
 	names := strings.FieldsFunc(only, func(r rune) bool { return r == ',' })
 	for _, name := range names {

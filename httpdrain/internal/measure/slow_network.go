@@ -103,9 +103,9 @@ func dialAs(i int, addr string) (net.Conn, error) {
 	return d.Dial("tcp", addr)
 }
 
-// startProcess serves HTTP with graceful.Run and httpdrain if the parameter how is httpdrainServe,
-// or with net/http alone if it is netHTTP. The function stop ends the server, and returns the time
-// from the end of the lame duck to the end of the drain, and the error that main would get.
+// startProcess serves HTTP with graceful.Run and httpdrain if how is httpdrainServe, or with
+// net/http alone if it is netHTTP. The function stop ends the server, and returns the time from the
+// end of the lame duck to the end of the drain, and the error that main would get.
 func startProcess(how string, lameDuck time.Duration) (addr string, stop func() (time.Duration, error)) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -32,10 +32,10 @@ func (g Group) with(o Group) Group {
 	return Group{g.Path, g.Count + o.Count, g.Traced || o.Traced, max(g.Oldest, o.Oldest)}
 }
 
-// Of returns a Group for each of the paths with the most guards, in decreasing order, followed by a
-// Group for [Other]. The parameter top is the maximum number of paths. Paths are shortened to their
-// first depth segments; 0 means that they are not shortened. Other is
-// included even when it is 0, because an alert cannot be defined on a series that comes and goes.
+// Of returns a Group for each of the paths with the most guards, at most top of them, in decreasing
+// order, followed by a Group for [Other]. Paths are shortened to their first depth segments; 0
+// means that they are not shortened. Other is included even when it is 0, because an alert cannot
+// be defined on a series that comes and goes.
 func Of(r ctxshutdown.GuardReport, top, depth int) []Group {
 	byPath := map[string]Group{}
 	for _, e := range r.Entries() {

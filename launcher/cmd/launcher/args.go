@@ -9,11 +9,10 @@ import (
 // many, as the largest number of arguments, means that there is no limit.
 const many = -1
 
-// takes returns a check for cobra: a command accepts at least the number of arguments in the
-// parameter least, and at most the number in the parameter most. If an argument is missing, the
-// error ends with the parameter question, a text that asks for the argument and says where to find
-// it. The question is not used if least is 0. Cobra's own checks would only print the numbers that
-// were expected and found.
+// takes returns a check for cobra: a command accepts at least the number of arguments in least, and
+// at most the number in most. If an argument is missing, the error ends with question, a text that
+// asks for the argument and says where to find it. The question is not used if least is 0. Cobra's
+// own checks would only print the numbers that were expected and found.
 //
 // The message for too many arguments assumes that most is 0, 1 or many; no command has another
 // limit.

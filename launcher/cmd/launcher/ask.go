@@ -74,10 +74,10 @@ func ask(cmd *cobra.Command, at *place, wait bool, f func(ctx context.Context, t
 // The cases differ in what the user can do: other files for TLS, another user, a look at why the
 // launcher has ended, or another directory.
 //
-// The parameter why is the message of package grpc. Only this message tells the cases apart: all
-// have the code Unavailable. The message contains "while dialing" if no connection was made, and
-// otherwise the connection was lost during the call. The text in parentheses is for the cases that
-// no sentence here foresees.
+// The cases are told apart by why, the message of package grpc, because all have the code
+// Unavailable. The message contains "while dialing" if no connection was made, and otherwise the
+// connection was lost during the call. The text in parentheses is for the cases that no sentence
+// here foresees.
 func unreachable(at *place, where, why string) error {
 	plain := transport.ExplainUnavailable(why)
 	// This is the text of package grpc that stands before the error of TLS. That error says whether

@@ -133,7 +133,7 @@ func runFile(cmd *cobra.Command, at *place, whenDone bool) error {
 		cfg.Dir = at.dir
 	}
 	cfg.Source = c
-	// The parameter now is the configuration that was loaded last, but with the earlier
+	// The launcher passes the configuration that was loaded last, but with the earlier
 	// configuration of each group whose roll was rolled back.
 	cfg.Reread = func(_ context.Context, now any) (launcher.Config, []string, error) {
 		return reread(at, now.(*config.Config))
@@ -353,10 +353,10 @@ func reloadFile(ctx context.Context, m *launcher.Manager, logger *slog.Logger) {
 	}
 }
 
-// splitErrors separates the errors of a reload into two: those that report a failure, and those
-// that only say that a stop has interrupted the reload. An error belongs to the second kind if it
-// matches one of the parameter causes, which are the causes of such stops; a cause can be nil. The
-// parameter err is the error of one group, or the joined errors of several groups.
+// splitErrors separates err, which is the error of one group in a reload or the joined errors of
+// several groups, into two: the errors that report a failure, and those that only say that a stop
+// has interrupted the reload. An error belongs to the second kind if it matches one of the causes,
+// which are those of such stops; a cause can be nil.
 func splitErrors(err error, causes ...error) (failed, interrupted error) {
 	all := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

@@ -9,9 +9,9 @@ import (
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 )
 
-// A Launcher carries out the orders of operators and answers their questions. The parameters name
-// processes and groups. All methods may be called concurrently: by the goroutines of package grpc,
-// one for each call.
+// A Launcher carries out the orders of operators and answers their questions. Processes are given
+// by their ids, and groups by their names. All methods may be called concurrently: by the
+// goroutines of package grpc, one for each call.
 //
 // Package launcher implements it. It is an interface because package launcher imports this one, and
 // so that this package can be tested without processes.
@@ -39,7 +39,7 @@ type Launcher interface {
 	Roll(group string, order pb.RollOrder, reason string) (instead string, wait func(context.Context) error, err error)
 
 	// OrderGroup stops, starts or scales a group, and returns a function that waits until that is
-	// done. Only an order to scale uses the parameter processes.
+	// done. Only an order to scale uses the number of processes.
 	OrderGroup(group string, order pb.GroupOrder, processes int, reason string) (wait func(context.Context) error, err error)
 
 	// Signal sends a signal to a process or to all processes of a group, and returns their ids.
@@ -49,9 +49,9 @@ type Launcher interface {
 	// changes, the name of the file, and a function that waits until they have been applied.
 	Reread(ctx context.Context, dry bool, reason string) (changes []string, file string, wait func(context.Context) error, err error)
 
-	// Printed returns the last lines that processes have printed, and a channel of the lines that
-	// they print from now on. The parameter name is that of a process or of a group; if it is
-	// empty, Printed returns the lines of all processes.
+	// Printed returns the last lines that a process, or the processes of a group, have printed, and
+	// a channel of the lines that they print from now on. If name is empty, the lines are those of
+	// all processes.
 	Printed(name string, last int) (lines []output.Line, more <-chan output.Line, stop func(), err error)
 
 	// Watch returns a function that waits for the next event. That function returns nil when its

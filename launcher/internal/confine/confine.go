@@ -55,7 +55,7 @@ func LookUp(g spec.Group) (as *proc.User, env []string, field string, err error)
 }
 
 // lookUpUser looks up the user of the group g. It stores the id of the user and the ids of the
-// user's groups in the parameter as.
+// user's groups in as.
 //
 // The user is looked up by name, then by number. A number that no user of the machine has is
 // allowed, because in containers often no user has a name. Then the group must be configured,

@@ -111,8 +111,7 @@ func (c *Controller) ReplaceAdopted() {
 	c.host.Publish(events.Event{Kind: events.RollBegun, Message: fmt.Sprintf("to revision %d: %s", c.roll.To, c.roll.Reason)})
 }
 
-// State returns the part of the state file about the group. The parameter sockets has the sockets
-// on which the group listens.
+// State returns the part of the state file about the group, which listens on the given sockets.
 //
 // The caller has locked the Controller.
 func (c *Controller) State(sockets []statefile.Socket) statefile.Group {

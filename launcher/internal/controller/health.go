@@ -35,8 +35,8 @@ type Health struct {
 	Processes  []process.Status // processes that exist, oldest first, then processes that have ended, latest last
 }
 
-// Health returns the condition of the group. The parameter failing says that the state file cannot
-// be written. Then Health names the processes that are missing from the file.
+// Health returns the condition of the group. If failing is true, the state file cannot be written;
+// then Health names the processes that are missing from the file.
 func (c *Controller) Health(now time.Time, failing bool) Health {
 	cfg, desired := c.Config(), c.desired()
 	short := c.revisions.Wanted().Shortfall

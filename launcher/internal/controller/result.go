@@ -32,7 +32,7 @@ type Result struct {
 func newResult() *Result { return &Result{done: make(chan struct{})} }
 
 // noRoll returns the result of an order to roll a group that begins no roll, so that callers have
-// nothing to wait for. The parameter instead says what the group does.
+// nothing to wait for. The text in instead says what the group does.
 func noRoll(instead string) *Result {
 	r := newResult()
 	r.instead = instead

@@ -121,8 +121,8 @@ func (c *Controller) rollBack(reason string) *Result {
 	return c.rollResult
 }
 
-// turnBack begins the rollback of the roll. The parameter why is the reason that the status of the
-// roll shows, and the parameter message is the text of the event.
+// turnBack begins the rollback of the roll. why is the reason that the status of the roll shows,
+// and message is the end of the text of the event.
 func (c *Controller) turnBack(now time.Time, why, message string) {
 	r := c.roll
 	r.Rollback(c.revisions.ByNumber[r.From].Rules(), c.view(now), why)

@@ -24,10 +24,9 @@ type Total struct {
 	total   time.Duration // the total deadline of the stop that has begun; 0: no limit
 }
 
-// Configure sets the deadline of a configuration that is loaded, 0 for none. The parameter derived
-// says that the deadline was computed from the groups. The parameter removed has the scopes of the
-// groups that the configuration removes: as long as they exist, a derived deadline does not become
-// shorter.
+// Configure sets the deadline of a configuration that is loaded, 0 for none. If derived is true,
+// the deadline was computed from the groups. A derived deadline does not become shorter as long as
+// the groups exist that the configuration removes; their scopes are in removed.
 func (d *Total) Configure(deadline time.Duration, derived bool, removed ...*ctxshutdown.Swansong) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

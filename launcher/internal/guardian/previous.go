@@ -16,10 +16,10 @@ import (
 // rest of the state of that launcher: the kept processes and the guardians that exist, or have
 // existed since the machine was booted.
 //
-// The parameter keeps says whether any group of the configuration is to be kept. If none is, and no
-// kept process is found either, EndPrevious sets a damaged state file aside, and returns the new
-// path of the file. Otherwise a damaged file is an error: the file may have had more kept processes
-// than EndPrevious can find without it, and only an operator can say whether some are missing.
+// If keeps is false, no group of the configuration is to be kept. If then no kept process is found
+// either, EndPrevious sets a damaged state file aside, and returns the new path of the file.
+// Otherwise a damaged file is an error: the file may have had more kept processes than EndPrevious
+// can find without it, and only an operator can say whether some are missing.
 func EndPrevious(dir string, keeps bool) (s statefile.State, aside string, err error) {
 	path := statefile.Path(dir)
 	s, err = statefile.Read(path)

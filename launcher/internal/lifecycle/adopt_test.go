@@ -12,8 +12,8 @@ import (
 )
 
 // adopt returns the machine of a process that a new launcher has adopted, and its first actions.
-// The parameters ready and stopping say how long ago the process became ready and its stop began; 0
-// means never.
+// How long ago the process became ready is in ready, and how long ago its stop began is in
+// stopping; 0 means never.
 func adopt(cfg spec.Group, ready, stopping time.Duration) (*simulation, []string) {
 	m := simulate(cfg)
 	e := lifecycle.Event{Kind: lifecycle.OnAdopted, Reason: "test"}
@@ -26,9 +26,9 @@ func adopt(cfg spec.Group, ready, stopping time.Duration) (*simulation, []string
 	return m, m.step(e)
 }
 
-// adoptAsked returns the machine of an adopted process, and its first actions. The parameter asked
-// is the time since the earlier launcher has decided to stop the process and told it so. If granted
-// is not 0, the process has requested more time and may take that long from now on.
+// adoptAsked returns the machine of an adopted process, and its first actions. The earlier launcher
+// decided to stop the process, and told it so, the time asked ago. If granted is not 0, the process
+// has requested more time and may take that long from now on.
 func adoptAsked(cfg spec.Group, asked, granted time.Duration) (*simulation, []string) {
 	m := simulate(cfg)
 	e := lifecycle.Event{Kind: lifecycle.OnAdopted, Reason: "test", StopAt: m.now.Add(-asked), AskedAt: m.now.Add(-asked)}

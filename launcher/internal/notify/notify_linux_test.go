@@ -35,8 +35,8 @@ func TestParse_ReturnsFieldsOfMessage(t *testing.T) {
 	}
 }
 
-// listen returns a socket and a channel of the messages that it has received. The parameter allowed
-// says whether this process may send messages to it.
+// listen returns a socket and a channel of the messages that it has received. This process may send
+// messages to it if allowed is true.
 func listen(t *testing.T, allowed bool) (path string, s *notify.Socket, received chan notify.Message) {
 	t.Helper()
 	path, received = filepath.Join(t.TempDir(), "n"), make(chan notify.Message, 10)

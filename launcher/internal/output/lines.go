@@ -89,8 +89,8 @@ type splitter struct {
 }
 
 // pass splits one piece after the other off the line, and calls the function f with each. It splits
-// off at least one piece, ends when what is left has fewer bytes than the parameter least says, and
-// returns what is left. If least is 0, the line ends here and nothing is left.
+// off at least one piece, ends when what is left has fewer than least bytes, and returns what is
+// left. If least is 0, the line ends here and nothing is left.
 //
 // A piece that is only the rest of a secret is left out: its beginning has been masked already. An
 // empty line is passed on, because the process has printed it.

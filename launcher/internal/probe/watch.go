@@ -27,11 +27,10 @@ type Check func(ctx context.Context, p spec.Probe) error
 // Watch probes a process until ctx ends: with the startup probe until it has succeeded, and then
 // with the readiness probe and the liveness probe, each on a goroutine of its own. A probe that is
 // not set is left out. It calls the function report with the first verdict of each probe, and with
-// each change of the verdict; the parameter err of report is nil for success. After a failure of
-// the startup or liveness probe, that probe ends. Watch returns when all probes have ended.
+// each change of the verdict; a success is reported with a nil error. After a failure of the
+// startup or liveness probe, that probe ends. Watch returns when all probes have ended.
 //
-// The parameter started is the time at which the process was started. The initial delay of the
-// probes counts from it.
+// The process was started at the time started. The initial delay of the probes counts from it.
 //
 // The function report is called on the goroutines of the probes. So two of its calls can happen at
 // the same time, and one call can come after ctx has ended.

@@ -13,9 +13,9 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
-// Restore fills p from the parameter found, the record of the process in the state file. It also
-// writes that record to the state file again, at once and without waiting until the process
-// answers, because the launcher can be killed at any time.
+// Restore fills p from the record of the process that was found in the state file. It also writes
+// that record to the state file again, at once and without waiting until the process answers,
+// because the launcher can be killed at any time.
 //
 // It is called before the goroutine of run starts, so it needs no lock.
 func (p *Process) Restore(found *statefile.Process, now time.Time) {

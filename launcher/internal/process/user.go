@@ -18,8 +18,8 @@ type sockets struct {
 
 // socketsIn sets the paths of the sockets of the process. The sockets that the process makes are in
 // the directory theirs, and the socket that the launcher makes for its messages is in the directory
-// ours. The parameter launcher is the path of the launcher's own socket. The parameter owner is the
-// uid of another user that can use the sockets, or -1 for the launcher's user.
+// ours. The launcher's own socket has the path launcher. The user with the uid owner can use the
+// sockets, too; -1 stands for the launcher's user.
 func (p *Process) socketsIn(theirs, ours, launcher string, owner int) {
 	p.sockets = sockets{
 		statefile.FileOf(theirs, p.id, statefile.LifecycleSocket), statefile.FileOf(theirs, p.id, statefile.ServiceSocket),

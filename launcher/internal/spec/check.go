@@ -40,7 +40,7 @@ type Problem struct {
 }
 
 // Rule says what is wrong with the field, and how to correct it. To mention another field, Rule
-// calls the parameter name, which returns the field's name in Go or its key in a file.
+// calls the function name, which returns the field's name in Go or its key in a file.
 func (p Problem) Rule(name func(Field) string) string {
 	args := slices.Clone(p.args)
 	for i, arg := range args {
@@ -368,7 +368,7 @@ func (k *checker) hostPort(field Field, address string) (port int) {
 }
 
 // tls checks that all three files are named if they are needed, and that none is named otherwise.
-// The parameter by says what needs the files.
+// Its errors name by, which needs the files.
 func (k *checker) tls(field Field, t TLS, needed bool, by string) {
 	switch {
 	case !needed:

@@ -51,8 +51,8 @@ type Connection struct {
 func New(cfg Config) *Connection { return &Connection{cfg: cfg, owner: -1} }
 
 // SetSocket sets the path of the process's unix socket, which is not used if the process is reached
-// over TCP. The parameter owner is the uid of the user that the process runs as, or -1 for the
-// launcher's user. SetSocket is called once, before Env and Open.
+// over TCP. The process runs as the user with the uid owner, or as the launcher's user if owner is
+// -1. SetSocket is called once, before Env and Open.
 func (c *Connection) SetSocket(path string, owner int) { c.socket, c.owner = path, owner }
 
 // SplitAddress returns the parts of host:port. The error says what is wrong with the address.

@@ -44,9 +44,9 @@ var known = []realServer{
 
 const realTimeout = 15 * time.Second
 
-// realServers closes the installed servers side by side, at rest and under load. The names of the
-// servers to measure are in the parameter only, separated by commas; empty means all. In CI,
-// realServers fails if one of these servers is not installed.
+// realServers closes the installed servers side by side, at rest and under load. If only is not
+// empty, it has the names of the servers to measure, separated by commas. In CI, realServers fails
+// if one of these servers is not installed.
 func realServers(w io.Writer, folder, only string, load int) error {
 	dir, err := os.MkdirTemp("", "measure-")
 	if err != nil {
