@@ -133,7 +133,7 @@ gotests: ## run the tests of net/http, httputil and two websocket libraries with
 #
 # swansongvet is built in the workspace, so that it uses this root module. In the examples and docs, which users copy,
 # it checks tests too. Elsewhere it does not: tests leave guards and scopes open on purpose, and so does bench.
-lint: ## check gofmt, mutants -check, the limits of files and functions, go vet, staticcheck and swansongvet
+lint: ## check gofmt, mutants -check, the limits of files, functions and comments, go vet, staticcheck and swansongvet
 	@files=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) || exit 1; \
 	if [ -n "$$files" ]; then echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; fi
 	$(GO) run ./tools/mutants -check

@@ -38,8 +38,9 @@ import (
 //     the source has the deadline set by [Reader.SetReadDeadline], or none. Set deadlines with that
 //     method only. If other code sets one on the source itself while the Read is being woken, the
 //     Reader replaces it within 100 ms.
-//   - At once for [os.Stdin], as with the option [Detached]: it is usually a terminal or a pipe that
-//     accepts no deadlines, and a program that waits for a line must end when the user presses ^C.
+//   - At once for [os.Stdin], as with the option [Detached]: it is usually a terminal or a pipe
+//     that accepts no deadlines, and a program that waits for a line must end when the user presses
+//     ^C.
 //   - When the source returns, for all other sources, such as readers that wrap others, and an
 //     *os.File whose method Fd has been called: such a file accepts deadlines, but ignores them. No
 //     further Read of the source begins.

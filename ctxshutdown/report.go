@@ -151,8 +151,9 @@ func (r GuardReport) Requests() (requests []RequestEntry) {
 // lists.
 const maxListed = 10
 
-// String returns one line for logs and errors, such as "3 guards: http ×2, flush ×1; requests: GET / from
-// 192.0.2.1:4711 for 2s". It lists the first ten groups, and the oldest ten of what Requests returns.
+// String returns one line for logs and errors, such as "3 guards: http ×2, flush ×1; requests: GET
+// / from 192.0.2.1:4711 for 2s". It lists the first ten groups, and the oldest ten of what Requests
+// returns.
 func (r GuardReport) String() string {
 	if r.count == 0 {
 		return "no guards"

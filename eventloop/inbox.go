@@ -18,12 +18,12 @@ import (
 //
 //  1. A callback is pushed while its producer holds mu and has seen Running under mu, or as a
 //     completion that was promised in that way.
-//  2. The loop considers itself drained while it holds mu, the state is Stopping, the queue is empty
-//     and no completion is promised. Every producer that saw Running under mu has pushed by then, and
-//     every later one sees Stopping. So no callback is accepted after that, and stopping the loop
-//     needs no lock.
-//  3. Only the loop's goroutine takes callbacks, in the order in which they were pushed, and it runs
-//     every callback that it takes.
+//  2. The loop considers itself drained while it holds mu, the state is Stopping, the queue is
+//     empty and no completion is promised. Every producer that saw Running under mu has pushed by
+//     then, and every later one sees Stopping. So no callback is accepted after that, and stopping
+//     the loop needs no lock.
+//  3. Only the loop's goroutine takes callbacks, in the order in which they were pushed, and it
+//     runs every callback that it takes.
 //
 // models/inbox.pml checks this over every interleaving, together with variants that must fail.
 //

@@ -52,11 +52,12 @@ type Status struct {
 //
 // Invariants:
 //
-//   - Phases only advance. None is skipped except LameDuck, and those before Hard by a Force of other
-//     code.
-//   - The first signal asks the process to stop. It has no effect if the process is already stopping
-//     for another reason, so a single SIGTERM never cuts a drain short. Each further signal advances
-//     by one phase, except that a SIGTERM or SIGHUP within repeatTime of a signal does not count.
+//   - Phases only advance. None is skipped except LameDuck, and those before Hard by a Force of
+//     other code.
+//   - The first signal asks the process to stop. It has no effect if the process is already
+//     stopping for another reason, so a single SIGTERM never cuts a drain short. Each further
+//     signal advances by one phase, except that a SIGTERM or SIGHUP within repeatTime of a signal
+//     does not count.
 //   - The end of Soft moves by extensions only, in total by no more than maxExtension.
 type phases struct {
 	delay, soft, hard time.Duration // the durations of LameDuck, Soft and Hard

@@ -243,8 +243,8 @@ func TestTerminal_ProgressLineNamesPhase(t *testing.T) {
 	}
 }
 
-// With the longest soft phase the program bounds its drain by itself, so the progress line shows how
-// long the drain has taken, and not the limit, which says nothing about the end.
+// With the longest soft phase the program bounds its drain by itself, so the progress line shows
+// how long the drain has taken, and not the limit, which says nothing about the end.
 func TestTerminal_ProgressLineHasNoLimitIfSoftPhaseIsLongest(t *testing.T) {
 	tty := startOnTerminal(t, "never-day", 80)
 	tty.until("Serving 0")

@@ -66,8 +66,8 @@
 //
 //   - A client that connects after the accept queue was found empty and before the listener is
 //     closed is reset. Only handing the listener over to a successor avoids that.
-//   - A listener without a working SetDeadline is closed a few milliseconds after the stop, except for
-//     one of tls.NewListener around a listener that has it. If its Accept is then waiting for
+//   - A listener without a working SetDeadline is closed a few milliseconds after the stop, except
+//     for one of tls.NewListener around a listener that has it. If its Accept is then waiting for
 //     something else than a connection, as in a listener that limits the number of connections, the
 //     connections in the queue are reset. A listener is also closed if its Accept does not return
 //     within a second after SetDeadline, as in one that accepts in a goroutine of its own. For a
@@ -80,9 +80,9 @@
 //     middle of a header is closed like a quiet one. The request may be lost, so the close is
 //     logged as a warning and counted by [ReadStats]. It is not an error of Serve: otherwise a
 //     single client that never finishes a header would make every drain fail. With TLS, a client
-//     that has sent a certificate and nothing else may be taken for such a client; and a handshake in
-//     which the client pauses for that long ends, without a warning of the drain. If a client has
-//     sent half a header together with the previous request, its connection is closed after the
+//     that has sent a certificate and nothing else may be taken for such a client; and a handshake
+//     in which the client pauses for that long ends, without a warning of the drain. If a client
+//     has sent half a header together with the previous request, its connection is closed after the
 //     linger, and not counted: only net/http knows that the half header was received.
 //   - The linger begins when the kernel has accepted the response for sending, not when the client
 //     has read it. A client that takes longer than the linger to read from the kernel's buffers

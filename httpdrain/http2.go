@@ -316,10 +316,10 @@ func (h *http2Conn) ReadFrom(r io.Reader) (int64, error) {
 // refuses no stream, and a PING. When the client has answered the PING, it has seen the GOAWAY.
 // announce blocks while the client does not read.
 //
-// If a GOAWAY arrives while a request waits for its turn to be sent on the connection, the client of
-// net/http fails that request, unless it has GetBody. So before the GOAWAY, announce holds back what
-// the server writes, until the client is quiet: a client that waits for its responses has no further
-// request to send. See TestServe_SendsFirstGoAwayWhenClientIsQuiet.
+// If a GOAWAY arrives while a request waits for its turn to be sent on the connection, the client
+// of net/http fails that request, unless it has GetBody. So before the GOAWAY, announce holds back
+// what the server writes, until the client is quiet: a client that waits for its responses has no
+// further request to send. See TestServe_SendsFirstGoAwayWhenClientIsQuiet.
 func (h *http2Conn) announce() {
 	h.lock <- struct{}{}
 	defer func() { <-h.lock }()

@@ -81,8 +81,8 @@ func TestServe_SendsFinalGoAwayOnlyAfterClientSawFirst(t *testing.T) {
 	})
 }
 
-// Before the first GOAWAY, the server holds back its responses until the client has sent nothing for
-// 5 ms, or for 100 ms at most. docs/internals/process.md#http2
+// Before the first GOAWAY, the server holds back its responses until the client has sent nothing
+// for 5 ms, or for 100 ms at most. docs/internals/process.md#http2
 func TestServe_SendsFirstGoAwayWhenClientIsQuiet(t *testing.T) {
 	for _, test := range []struct {
 		name     string

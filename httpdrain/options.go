@@ -52,8 +52,8 @@ func WithName(name string) Option {
 //
 //   - least, if nothing else is known of the connection,
 //   - four times its round-trip time, if the kernel knows it (Linux),
-//   - twice the usual time between two requests, counted from the latest one, if the next one should
-//     come before most has passed,
+//   - twice the usual time between two requests, counted from the latest one, if the next one
+//     should come before most has passed,
 //
 // whichever is longest, but no longer than most. On HTTP/2 the client is told to open no more
 // streams: once it has confirmed that, the linger is 100 ms, or least if that is shorter.

@@ -67,9 +67,9 @@ type Config struct {
 	// set: package client accepts that, sd_listen_fds(3) does not.
 	Helper []string
 
-	// Guardian is a command that calls [Guard] of the same version, as in {"/proc/self/exe", "guard"}.
-	// It runs beside the launcher, and handles the launcher's processes if the launcher dies; see
-	// [LauncherDeath]. Without a guardian, the next launcher with the same Dir does that.
+	// Guardian is a command that calls [Guard] of the same version, as in {"/proc/self/exe",
+	// "guard"}. It runs beside the launcher, and handles the launcher's processes if the launcher
+	// dies; see [LauncherDeath]. Without a guardian, the next launcher with the same Dir does that.
 	Guardian []string
 
 	// UpgradeCheck are the arguments with which [Manager.Upgrade] runs the new program first, as in

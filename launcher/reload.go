@@ -28,12 +28,13 @@ var (
 //   - Groups that are new are started, and groups that are missing are drained.
 //   - A group is rolled if something differs that a process is started with (Command, Env, WorkDir,
 //     Protocol, Log). It is rolled, too, if its roll is paused. The new roll supersedes one that is
-//     paused or under way. But if that one began from a configuration with the same processes as the
-//     next one, it is rolled back instead, and the processes that it has not replaced keep running.
+//     paused or under way. But if that one began from a configuration with the same processes as
+//     the next one, it is rolled back instead, and the processes that it has not replaced keep
+//     running.
 //   - Everything else of a group changes at once: the number of processes, and for the running ones
 //     their limits. A group that was given up starts processes again.
-//   - Besides the groups, TotalDeadline (but see TotalDeadlineDerived), Secrets and Source change at
-//     once. A change that needs an upgrade is refused with a [*ConfigError]: another Admin, and
+//   - Besides the groups, TotalDeadline (but see TotalDeadlineDerived), Secrets and Source change
+//     at once. A change that needs an upgrade is refused with a [*ConfigError]: another Admin, and
 //     another Listen of an existing group. So is another Dir, which needs a new launcher. Router,
 //     Logger, Output, Helper, Guardian and Reread stay as they are.
 //

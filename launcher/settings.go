@@ -21,12 +21,12 @@ import (
 // With Auto, a process gets what both GRPC and Notify need, and the launcher uses the one that the
 // process uses:
 //
-//   - GRPC as soon as it answers a call or notifies the launcher. A process that uses both is treated
-//     so. Of its other messages, only WATCHDOG and MAINPID count.
+//   - GRPC as soon as it answers a call or notifies the launcher. A process that uses both is
+//     treated so. Of its other messages, only WATCHDOG and MAINPID count.
 //   - Notify when it has sent a message as for sd_notify(3), and has not used GRPC.
 //   - Signals if it has used neither when its probes succeed, or, without a StartupProbe and a
-//     ReadinessProbe, when it has run for a second. It is asked to stop by a call if it answers one by
-//     then.
+//     ReadinessProbe, when it has run for a second. It is asked to stop by a call if it answers one
+//     by then.
 //
 // A group remembers whether its last ready process used GRPC or Notify. From then on, a process of
 // the group becomes ready only by one of them, so that a slow start is not taken for readiness in a

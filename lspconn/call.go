@@ -46,8 +46,8 @@ func (c *Conn) addCall(id int64, waiting *call) {
 //
 //   - the result, or the [*ResponseError] with which the server answered;
 //   - a [*ConnError], which matches [ErrClosing], if the connection is closing or has failed;
-//   - the cause of ctx if ctx ends first. A request that has not been written is withdrawn. One that
-//     has been written is cancelled with $/cancelRequest, and its response is ignored;
+//   - the cause of ctx if ctx ends first. A request that has not been written is withdrawn. One
+//     that has been written is cancelled with $/cancelRequest, and its response is ignored;
 //   - a [*ResponseError] for a message that cannot be sent: params that are not JSON or longer than
 //     256 MiB minus 1 KiB, an invalid method, or one of the life-cycle methods that the connection
 //     sends itself.

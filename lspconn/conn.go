@@ -22,11 +22,11 @@ type Conn struct {
 	// Invariants:
 	//
 	//   - The guards of the scope decide which messages are accepted, atomically with the stop.
-	//   - The goroutine in run makes every change of state, with one exception: if a failed connection
-	//     has been reaped before Close is called, Close makes it Closed. The same goroutine ends the
-	//     process.
-	//   - A call stays in the map calls until it is answered. Removing and answering it are one step
-	//     under mu.
+	//   - The goroutine in run makes every change of state, with one exception: if a failed
+	//     connection has been reaped before Close is called, Close makes it Closed. The same
+	//     goroutine ends the process.
+	//   - A call stays in the map calls until it is answered. Removing and answering it are one
+	//     step under mu.
 	//   - All output goes through the messageWriter out, in whole messages.
 
 	server       Server

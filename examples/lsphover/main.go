@@ -103,7 +103,8 @@ func (d *document) apply(params json.RawMessage) error {
 	return nil
 }
 
-// in returns the offset of the position in a text, or the end of the text if the position is behind it.
+// in returns the offset of the position in a text, or the end of the text if the position is behind
+// it.
 func (p position) in(text string) uint {
 	lines := strings.SplitAfter(text, "\n")
 	before := strings.Join(lines[:min(p.Line, uint(len(lines)))], "")

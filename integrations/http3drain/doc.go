@@ -12,16 +12,17 @@
 //     which tells it to open no more streams, at a random time in the first half of the phase. A
 //     client that connects later gets it with a request, at the latest with its first one in the
 //     second half. With [AltSvc], clients of HTTP/1.1 and HTTP/2 are told to forget HTTP/3.
-//  2. The scope is stopped. New clients are refused with CONNECTION_REFUSED. A handshake that is under
-//     way may take a second more.
+//  2. The scope is stopped. New clients are refused with CONNECTION_REFUSED. A handshake that is
+//     under way may take a second more.
 //  3. The other clients get the first GOAWAY. A request that still arrives is served.
 //  4. When a client has opened no stream for four round trips, at least 500 ms, it gets the second
-//     GOAWAY, which names the last stream. A client that disregards the first GOAWAY gets the second
-//     one after two seconds. A stream that arrives later is refused with H3_REQUEST_REJECTED, which
-//     tells the client that its request was not processed. This can happen to a client that does not
-//     read the first GOAWAY within that time, because packets were lost or its machine is too busy.
-//  5. Most clients close the connection when they have read their responses. The server closes it when
-//     the client has acknowledged them, and three seconds have passed since the last one.
+//     GOAWAY, which names the last stream. A client that disregards the first GOAWAY gets the
+//     second one after two seconds. A stream that arrives later is refused with
+//     H3_REQUEST_REJECTED, which tells the client that its request was not processed. This can
+//     happen to a client that does not read the first GOAWAY within that time, because packets were
+//     lost or its machine is too busy.
+//  5. Most clients close the connection when they have read their responses. The server closes it
+//     when the client has acknowledged them, and three seconds have passed since the last one.
 //  6. The server waits until streams that a handler has taken over with HTTPStream are closed for
 //     writing. The handlers of such streams learn of the stop from the scope in the request's
 //     context.
@@ -52,8 +53,9 @@
 //     connection. quic-go does not export either, so this package finds them by reflection. If
 //     these fields differ in a version of quic-go, Serve returns an error at once and serves
 //     nothing.
-//   - Serve accepts connections from the socket that it is given. It cannot share a [quic.Transport]
-//     with other code. WebTransport servers that accept the connections themselves cannot use it.
+//   - Serve accepts connections from the socket that it is given. It cannot share a
+//     [quic.Transport] with other code. WebTransport servers that accept the connections themselves
+//     cannot use it.
 //   - A client program may take more than three seconds to read a response that the client library
 //     has received completely. If the library keeps the connection open that long, the server
 //     closes the connection, and a library that discards unread data at the close then loses the
@@ -64,8 +66,8 @@
 //     with H3_NO_ERROR (local). That happened to 4 of 224,000 requests. No server can prevent it.
 //   - The server waits ten seconds at most for a client to acknowledge a response. A client that
 //     has disappeared without closing its connection delays the drain by that time.
-//   - A process that takes over the same port does not know the connections of its predecessor. Give
-//     Serve a socket of its own, or end the predecessor first.
+//   - A process that takes over the same port does not know the connections of its predecessor.
+//     Give Serve a socket of its own, or end the predecessor first.
 //   - 0-RTT is off unless QUICConfig.Allow0RTT is set. If a client connects with 0-RTT after the
 //     stop, its connection is refused together with the request in it.
 package http3drain

@@ -21,8 +21,8 @@ import (
 // the server's own scope is stopped. It returns when the server has drained: all connections are
 // closed, and the guards of all requests are released. It closes pc in every case. It returns
 //
-//   - nil if the scope was stopped and all requests were finished; a request whose client paused for too
-//     long in the middle of a header does not count,
+//   - nil if the scope was stopped and all requests were finished; a request whose client paused
+//     for too long in the middle of a header does not count,
 //   - a [*httpdrain.CutError] if Work ended before that, by Force. It lists the unfinished requests
 //     and unwraps to the cause,
 //   - the error of pc, if pc fails while the server is serving. Such an error ends all connections,

@@ -19,8 +19,8 @@ import (
 //   - base64, of the standard and the URL alphabet, with and without padding, also as part of a
 //     longer text that was encoded as a whole, such as user:password in an HTTP header;
 //   - hexadecimal digits;
-//   - the escapes of URLs, as several languages write them; of JSON, also inside of a JSON string; of
-//     Go strings; and of shells.
+//   - the escapes of URLs, as several languages write them; of JSON, also inside of a JSON string;
+//     of Go strings; and of shells.
 //
 // Output is read line by line. So if a value has several lines, each line is masked, except for the
 // first and last lines of PEM files, such as BEGIN PRIVATE KEY.

@@ -159,9 +159,9 @@ func (c *container) members() []Member {
 //
 //   - if it finds no member: a process that was about to fork may have ended between the listing of
 //     /proc and the reading of its entry, and its child is only in the next listing;
-//   - while the state of a process is unknown: for some microseconds during an exec a process has no
-//     environment, and the child of a double fork then looks unrelated. A process that never had an
-//     environment counts as unmarked after some time.
+//   - while the state of a process is unknown: for some microseconds during an exec a process has
+//     no environment, and the child of a double fork then looks unrelated. A process that never had
+//     an environment counts as unmarked after some time.
 //
 // To escape, a process must be missed by several scans in a row. No process escapes from a cgroup.
 func (c *container) walk() []Member { return walk(c.scan, c.leads) }

@@ -120,8 +120,8 @@ func enable(cgroup string, controllers []string) error {
 	}
 }
 
-// control enables controllers for the children of a cgroup, with the sign "+", or disables them, with
-// "-".
+// control enables controllers for the children of a cgroup, with the sign "+", or disables them,
+// with "-".
 func control(cgroup, sign string, controllers []string) error {
 	return os.WriteFile(filepath.Join(cgroup, "cgroup.subtree_control"), []byte(sign+strings.Join(controllers, " "+sign)), 0)
 }

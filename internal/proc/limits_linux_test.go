@@ -34,18 +34,18 @@ func init() {
 		forever()
 	}
 
-	// The role "enables-in" enables the controller of memory in the directory args[0], and prints the
-	// error.
+	// The role "enables-in" enables the controller of memory in the directory args[0], and prints
+	// the error.
 	roles["enables-in"] = func(args []string) {
 		fmt.Println(proc.EnableMemoryIn(args[0]))
 		forever()
 	}
 }
 
-// If another program has enabled the controller of CPU time in the cgroup of this program, the kernel
-// has made the cgroup threaded: it accepts no process below it. So this program moves out of it also
-// if the controller that it needs is enabled already, and enables the earlier one again. With
-// processes of other programs in the cgroup, it is an error.
+// If another program has enabled the controller of CPU time in the cgroup of this program, the
+// kernel has made the cgroup threaded: it accepts no process below it. So this program moves out of
+// it also if the controller that it needs is enabled already, and enables the earlier one again.
+// With processes of other programs in the cgroup, it is an error.
 //
 // The cgroup is a directory with the files that the kernel would have: few machines that run this
 // test let a program enable a controller.

@@ -23,12 +23,13 @@ import (
 // One goroutine per process, the waiter, makes both transitions. Invariants:
 //
 //   - Between Exited and Done the leader is a zombie, so its pid and its process group id cannot be
-//     reused: a signal to the group reaches only the group. No signal is sent after Done. On platforms
-//     that contain the leader alone, it has been reaped at Exited, and no signal is sent after that.
-//   - Processes that the leader leaves behind receive SIGTERM, have Spec.Linger to exit, and are then
-//     killed. If Kill has been called, they are killed at once.
-//   - The waiter sends signals before it reaps the leader. Other goroutines send them only while they
-//     hold mu or search and reaped is false.
+//     reused: a signal to the group reaches only the group. No signal is sent after Done. On
+//     platforms that contain the leader alone, it has been reaped at Exited, and no signal is sent
+//     after that.
+//   - Processes that the leader leaves behind receive SIGTERM, have Spec.Linger to exit, and are
+//     then killed. If Kill has been called, they are killed at once.
+//   - The waiter sends signals before it reaps the leader. Other goroutines send them only while
+//     they hold mu or search and reaped is false.
 //
 // The platform determines which processes are found. On Linux these are all processes in a cgroup
 // made for the leader. If no cgroup can be made, they are the process group, the session, the

@@ -53,8 +53,9 @@ func listenTLS(s *Server, ln net.Listener) net.Listener {
 	return tls.NewListener(ln, s.TLS)
 }
 
-// serve returns when Accept has failed. It does not wait for the drain, which would wait for hijacked
-// connections. As with net/http, the server has seen all connections as new when serve returns.
+// serve returns when Accept has failed. It does not wait for the drain, which would wait for
+// hijacked connections. As with net/http, the server has seen all connections as new when serve
+// returns.
 func serve(s *Server, ln net.Listener) {
 	scope := ctxshutdown.New(context.Background())
 	plain, isTLS := ln.(tlsListener)

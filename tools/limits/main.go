@@ -1,9 +1,13 @@
-// Limits lists Go files and functions that are too long or too complex to read in one go.
+// Limits lists Go files and functions that are too long or too complex to read in one go, and lines
+// of comment that are too long.
 //
 // A file may have 400 lines, a function 80 lines and a cyclomatic complexity of 20. A function
 // that exceeds a limit needs a reason in its doc comment, in a sentence that contains
 // "is long because". For a file, that sentence is above the package clause. Tests and generated
-// code have no limits.
+// code have none of these limits.
+//
+// A line of comment ends at column 100, where a tab counts as four columns. Preformatted text in a
+// comment, comments after code, and the output of examples may be longer.
 //
 //	go run ./tools/limits [folder]
 package main
@@ -18,12 +22,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 const (
 	maxFileLines  = 400
 	maxFuncLines  = 80
 	maxComplexity = 20
+	maxColumn     = 100
+	tabWidth      = 4
 	marker        = "is long because "
 )
 
@@ -43,7 +50,7 @@ func main() {
 			}
 			return nil
 		}
-		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+		if !strings.HasSuffix(path, ".go") {
 			return nil
 		}
 		found, err := check(path)
@@ -58,7 +65,7 @@ func main() {
 		os.Exit(2)
 	}
 	if excesses > 0 {
-		fmt.Printf("limits: %d too long or too complex; split them, or say why not in a doc comment: %q\n", excesses, marker+"it …")
+		fmt.Printf("limits: %d too long or too complex; wrap comments; split code, or say why not in a doc comment: %q\n", excesses, marker+"it …")
 		os.Exit(1)
 	}
 }
@@ -69,6 +76,9 @@ func check(path string) (found []string, err error) {
 	file, err := parser.ParseFile(fset, path, nil, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil || ast.IsGenerated(file) {
 		return nil, err
+	}
+	if found, err = checkComments(path); err != nil || strings.HasSuffix(path, "_test.go") {
+		return found, err
 	}
 	line := func(pos token.Pos) int { return fset.Position(pos).Line }
 	explained := slices.ContainsFunc(file.Comments, func(c *ast.CommentGroup) bool {
@@ -87,6 +97,22 @@ func check(path string) (found []string, err error) {
 		}
 		if n := complexity(f); n > maxComplexity {
 			found = append(found, fmt.Sprintf("%s:%d: %s: cyclomatic complexity %d, the limit is %d", path, line(f.Pos()), f.Name.Name, n, maxComplexity))
+		}
+	}
+	return found, nil
+}
+
+// checkComments returns a line of text for each line of comment in a file that is too long.
+func checkComments(path string) (found []string, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil || strings.HasPrefix(filepath.Base(path), "example") {
+		return nil, err
+	}
+	for i, line := range strings.Split(string(text), "\n") {
+		comment := strings.TrimLeft(line, "\t")
+		end := tabWidth*(len(line)-len(comment)) + utf8.RuneCountInString(comment)
+		if strings.HasPrefix(comment, "// ") && end > maxColumn {
+			found = append(found, fmt.Sprintf("%s:%d: the comment ends at column %d, the limit is %d", path, i+1, end, maxColumn))
 		}
 	}
 	return found, nil

@@ -189,7 +189,8 @@ func runWithFile(cmd *exec.Cmd, temp string) ([]byte, error) {
 }
 
 // marker begins each line that a test program itself prints about its tests, with
-// -test.v=test2json. If a test has printed an unfinished line, the marker is in the middle of a line.
+// -test.v=test2json. If a test has printed an unfinished line, the marker is in the middle of a
+// line.
 const marker = "\x16"
 
 // reason says in words how the test failed. A mutant counts as killed if the test times out, but

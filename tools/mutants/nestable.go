@@ -9,8 +9,8 @@ import (
 // conditions, as a block within the function:
 //
 //   - Where it assigns to a parameter or result with :=, which in a block declares a new variable,
-//     nothing can still refer to the earlier one. (A return without values then does not compile, and
-//     the mutant is built alone.)
+//     nothing can still refer to the earlier one. (A return without values then does not compile,
+//     and the mutant is built alone.)
 //   - It has no label, because a second copy of the label would not compile.
 //   - If the function has results, the body ends with a terminating statement, so that control
 //     cannot reach the code after the block.

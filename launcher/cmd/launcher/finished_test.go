@@ -64,8 +64,8 @@ func TestRun_ExitsWithTwoIfProcessIsKilledAtStop(t *testing.T) {
 }
 
 // If a process fails when the launcher is stopped, the last line of the log says which one and how.
-// The exit code stays 0: the process has ended in time, and many programs end with another code when
-// they are told to stop. Processes that failed earlier are not named.
+// The exit code stays 0: the process has ended in time, and many programs end with another code
+// when they are told to stop. Processes that failed earlier are not named.
 func TestRun_NamesProcessesThatFailAtStop(t *testing.T) {
 	const loop = "{shutdown: {max_duration: 1m}, protocol: signals, restart_policy: never, command: sh, args: [-c, 'trap \"ACTION\" TERM; echo up {id}; while :; do sleep 0.05; done'], name: "
 	s := newSite(t, "state_dir: STATE\nprocess_groups:\n"+

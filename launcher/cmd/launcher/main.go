@@ -95,12 +95,12 @@ func exitCode(err error) int {
 var errKilled = errors.New("processes were killed, because they had not ended in time")
 
 // checkStop returns an error if the launcher killed processes when it was stopped. A drain that was
-// cut short should be visible to the caller of the launcher, such as systemd or a pipeline, as it is
-// for a program that uses package graceful itself. The manager is nil if a signal arrived before
+// cut short should be visible to the caller of the launcher, such as systemd or a pipeline, as it
+// is for a program that uses package graceful itself. The manager is nil if a signal arrived before
 // the launcher was started.
 //
-// Processes that failed are only named, in a line that is written to w. They are no error: they have
-// ended in time, and many programs end with a code other than 0 when they are told to stop.
+// Processes that failed are only named, in a line that is written to w. They are no error: they
+// have ended in time, and many programs end with a code other than 0 when they are told to stop.
 func checkStop(m *launcher.Manager, w io.Writer) error {
 	if m == nil {
 		return nil

@@ -34,8 +34,8 @@ type Launcher interface {
 	Health(name string) ([]*pb.GroupHealth, error)
 
 	// Roll begins, resumes or rolls back a roll, and returns a function that waits for its end. If
-	// the group begins no roll, because it is a job or runs no process yet, there is nothing to wait
-	// for, and the result instead says what the group does.
+	// the group begins no roll, because it is a job or runs no process yet, there is nothing to
+	// wait for, and the result instead says what the group does.
 	Roll(group string, order pb.RollOrder, reason string) (instead string, wait func(context.Context) error, err error)
 
 	// OrderGroup stops, starts or scales a group, and returns a function that waits until that is

@@ -92,8 +92,8 @@ type news struct {
 // Lines that the launcher and the guardian send each other.
 const (
 	// The guardian sends guarding when it has read its orders. The version grows when a field of
-	// Orders gets another key or another meaning, because the guardian ignores what it does not know:
-	// so a launcher refuses a guardian of another version.
+	// Orders gets another key or another meaning, because the guardian ignores what it does not
+	// know: so a launcher refuses a guardian of another version.
 	guarding  = "guarding, version 2"
 	dismissal = "over" // sent by the launcher to let the guardian exit
 )

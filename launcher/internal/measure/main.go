@@ -4,20 +4,16 @@
 //
 //   - a thousand shutdowns in mixed behaviors, compared with the targets in
 //     docs/internals/launcher.md#success-metrics,
-//
 //   - how late stuck processes end after their deadline,
-//
 //   - how long replacements take, and how long clients wait during them,
-//
 //   - whether requests are lost when newer orders supersede rolls, or the launcher is upgraded,
-//
 //   - whether requests are lost when a group of 200 processes is rolled and scaled,
-//
 //   - whether requests are lost in rolls with probes, of programs that do not know the launcher,
-//
 //   - the cost of an idle launcher.
 //
-//     go run ./launcher/internal/measure [-shutdowns 1000] [-stuck 50] [-rolls 20] [-superseded 50] [-upgrades 100] [-many 200] [-children 200] [-only probes] [-write]
+// It is run from the root of the repository:
+//
+//	go run ./launcher/internal/measure [-shutdowns 1000] [-stuck 50] [-rolls 20] [-superseded 50] [-upgrades 100] [-many 200] [-children 200] [-only probes] [-write]
 package main
 
 import (

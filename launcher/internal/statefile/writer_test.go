@@ -246,8 +246,8 @@ func TestRead_ReadsFileOfPreviousVersion(t *testing.T) {
 }
 
 // Files in which some fields have the keys that they had at first are read, and written with the
-// present keys. The file in testdata was written before the keys were changed. Its group has the name
-// of an old key, which is no key there.
+// present keys. The file in testdata was written before the keys were changed. Its group has the
+// name of an old key, which is no key there.
 func TestRead_ReadsFileWithOldKeys(t *testing.T) {
 	s, err := statefile.Read("testdata/old-keys.json")
 	if err != nil {

@@ -58,8 +58,8 @@ func decode(r io.Reader) (*Handoff, error) {
 		return nil, fmt.Errorf("launcher: the data that the running launcher hands over is not valid JSON: %w", err)
 	}
 	h := &Handoff{}
-	// What can be read is enough to go back, as long as it has Files.Program and Args. State is left
-	// out, because decoding would end at an unknown field in it.
+	// What can be read is enough to go back, as long as it has Files.Program and Args. State is
+	// left out, because decoding would end at an unknown field in it.
 	readRest := func() {
 		json.Unmarshal(text, &struct {
 			*Handoff

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/swansong-go/swansong/internal/testkit"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A line of comment may end at column 100 and not at column 101, also in a test. Tabs count as four
+// columns. Preformatted text, comments after code, and the output of examples have no limit.
+func TestCheck_ListsLongCommentLines(t *testing.T) {
+	comment := func(width int) string { return "// " + strings.Repeat("é", width-len("// ")) + "\n" }
+	source := "package p\n\n" + comment(100) + "func f() {\n\t" + comment(96) + "\t" + comment(97) + "}\n\n" + comment(101) +
+		"//\t" + strings.Repeat("x", 200) + "\nvar v = 1 " + comment(200)
+	dir := t.TempDir()
+	for name, want := range map[string][]string{
+		"p.go":              {":6: the comment ends at column 101, the limit is 100", ":9: the comment ends at column 101, the limit is 100"},
+		"p_test.go":         {":6: the comment ends at column 101, the limit is 100", ":9: the comment ends at column 101, the limit is 100"},
+		"example_p_test.go": nil,
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(source), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		found, err := check(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range found {
+			found[i] = strings.TrimPrefix(found[i], path)
+		}
+		testkit.Equal(t, name, found, want)
+	}
+}
