@@ -311,8 +311,8 @@ const (
 )
 
 // A Hook is a command that is run before a process is asked to stop. {id}, {dir} and {socket} are
-// replaced in it as in [GroupConfig].Command, and its environment has SWANSONG_PROCESS_ID,
-// SWANSONG_PROCESS_GROUP and SWANSONG_PROCESS_PID.
+// replaced in it as in [GroupConfig].Command. Its environment has [GroupConfig].Env, and
+// SWANSONG_PROCESS_ID, SWANSONG_PROCESS_GROUP and SWANSONG_PROCESS_PID.
 //
 // A hook that fails, or is killed at its timeout, is reported as an event, and the shutdown
 // continues. If the process exits meanwhile, the hook is killed, and the remaining hooks are not

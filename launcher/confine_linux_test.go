@@ -2,6 +2,7 @@ package launcher_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -55,6 +56,28 @@ func TestClearEnv_HidesEnvironmentOfLauncher(t *testing.T) {
 	testkit.Equal(t, "variables", outputOf(t, g, file, launcher.Config{}), "OWN SWANSONG_DIR SWANSONG_PROC SWANSONG_PROCESS_ID")
 	g, file = scriptJob(t, "echo $OF_LAUNCHER")
 	testkit.Equal(t, "without ClearEnv", outputOf(t, g, file, launcher.Config{}), "visible")
+}
+
+// Hooks have the variables of their group, too, with placeholders replaced, and those about the
+// process.
+func TestClearEnv_HooksHaveVariablesOfGroup(t *testing.T) {
+	t.Setenv("OF_LAUNCHER", "visible")
+	for _, clear := range []bool{false, true} {
+		file := filepath.Join(t.TempDir(), "variables")
+		g := jobThat("web", "exec sleep 1000")
+		g.Job, g.ClearEnv, g.Env = false, clear, []string{"OWN=of {id}"}
+		g.PreStop = []launcher.Hook{{Command: []string{"/bin/sh", "-c", `echo "$OWN, $OF_LAUNCHER, $SWANSONG_PROCESS_ID" > ` + file}}}
+		launch(t, g).ready().stops("web-1")
+		want := "of web-1, visible, web-1\n"
+		if clear {
+			want = "of web-1, , web-1\n"
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.Equal(t, fmt.Sprintf("variables of the hook if ClearEnv is %v", clear), string(text), want)
+	}
 }
 
 // A process runs as the user of its group, with the groups and the home directory of that user, if

@@ -44,7 +44,7 @@ func (p *Process) runHook(h spec.Hook) error {
 		}
 		cancel()
 	}()
-	args, env := p.placeholders().HookCommand(h, p.proc.Pid(), spawn.Inherited(p.cfg, os.Environ()))
+	args, env := p.placeholders().HookCommand(p.cfg, h, p.proc.Pid(), spawn.Inherited(p.cfg, os.Environ()))
 	exit, _, err := spawn.Run(ctx, p.group.Containment, "", args, env)
 	switch {
 	case err != nil && ctx.Err() != nil && p.mustEndHooks():

@@ -117,10 +117,7 @@ func (p Placeholders) Command(cfg spec.Group, inherited []string) (args, env []s
 	if _, user, _, err := confine.LookUp(cfg); err == nil {
 		env = append(env, user...)
 	}
-	for _, v := range cfg.Env {
-		name, value, _ := strings.Cut(v, "=")
-		env = append(env, name+"="+expand.Replace(value))
-	}
+	env = append(env, p.configured(cfg)...)
 	env = append(env, client.EnvID+"="+p.ID, EnvDir+"="+p.Dir)
 	if cfg.OnLauncherDeath == spec.Keep {
 		env = append(env, EnvKeep+"="+string(spec.Keep))
@@ -129,13 +126,24 @@ func (p Placeholders) Command(cfg spec.Group, inherited []string) (args, env []s
 }
 
 // HookCommand returns the arguments and the environment of a hook of the process, which has this
-// pid. The hook inherits the launcher's environment.
-func (p Placeholders) HookCommand(h spec.Hook, pid int, inherited []string) (args, env []string) {
+// pid. The hook inherits the launcher's environment, and has the variables of the configuration, as
+// the process has.
+func (p Placeholders) HookCommand(cfg spec.Group, h spec.Hook, pid int, inherited []string) (args, env []string) {
 	expand := p.replacer()
 	for _, a := range h.Command {
 		args = append(args, expand.Replace(a))
 	}
-	return args, p.about(InheritedEnv(inherited), pid)
+	return args, p.about(append(InheritedEnv(inherited), p.configured(cfg)...), pid)
+}
+
+// configured returns the variables of the configuration, with placeholders replaced.
+func (p Placeholders) configured(cfg spec.Group) (env []string) {
+	expand := p.replacer()
+	for _, v := range cfg.Env {
+		name, value, _ := strings.Cut(v, "=")
+		env = append(env, name+"="+expand.Replace(value))
+	}
+	return env
 }
 
 // about adds the environment variables that tell a hook or a probe for which process it is run.
