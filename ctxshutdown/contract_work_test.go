@@ -11,8 +11,8 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// Work returns the hard context of a scope. These subtests check when it begins and ends: see
-// docs/internals/core.md#semantic-5.
+// Work returns the hard context of a scope. These subtests check in which states of the scope
+// that context is alive, and when it is cancelled: see docs/internals/core.md#semantic-5.
 func TestWork_EndsAtCompletionOrForce(t *testing.T) {
 	testRules(t, "docs/internals/core.md#semantic-5", []rule{
 		{"Work has the values of its scope and outlives the stop while a guard is held", func(c claim, s *ctxshutdown.Swansong) {

@@ -89,8 +89,8 @@ func TestGuardReport_SummaryCountsGuardsThatStandForNoRequestOrJob(t *testing.T)
 	}
 }
 
-// The pieces of work that a describer names are listed by String and LogValue, and those that share
-// one guard are counted.
+// String and LogValue list the oldest requests that a describer names. All requests share one guard
+// here, and the number of guards counts each of them.
 func TestGuardReport_ListsOldestRequests(t *testing.T) {
 	root := ctxshutdown.New(t.Context())
 	var named []ctxkey.NamedWork

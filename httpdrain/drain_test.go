@@ -242,7 +242,7 @@ func TestServe_ClosesThousandIdleConnections(t *testing.T) {
 }
 
 // If a request was read before the stop, its response still says Connection: close.
-func TestServe_RequestReadBeforeStopGetsConnectionClose(t *testing.T) {
+func TestServe_ResponseToRequestReadBeforeStopSaysConnectionClose(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var scope *ctxshutdown.Swansong
 	var ctx context.Context

@@ -236,8 +236,8 @@ func TestKeptListener_HostNameIsResolvedOnce(t *testing.T) {
 	h.ready()
 }
 
-// stubDNS replaces the resolver by one that returns the addresses one after the other, and then no
-// address. It counts the lookups.
+// stubDNS replaces the resolver by one that returns one of the addresses at each lookup, in order,
+// and none once all were returned. It counts the lookups.
 func stubDNS(t *testing.T, addresses ...string) *atomic.Int32 {
 	t.Helper()
 	lookups := new(atomic.Int32)

@@ -63,8 +63,8 @@ func TestProcessLog_HangingDiskDoesNotBlockProcessOrStop(t *testing.T) {
 	go io.Copy(io.Discard, disk)
 }
 
-// A failed write of the state file is repeated until it succeeds, without another change. The first
-// failure and the success are reported.
+// A failed write of the state file is repeated until it succeeds, even if the state does not change
+// again. The first failure and the success are reported.
 func TestStateFile_RetriesFailedWrite(t *testing.T) {
 	h := launch(t, runners("web", 1)).ready()
 	clear := obstruct(t, h.dir)

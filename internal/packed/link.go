@@ -82,11 +82,11 @@ const sweepSteps = 2
 
 // push adds c to the ring of n's linked children, behind all others. It also sweeps a small part of
 // the ring: it examines the next children after those that the last push has examined, and removes
-// the idle ones. These have released their guards but have been neither stopped nor pinned. So the
-// ring is at most about twice as long as necessary, and the time that a push takes does not depend
-// on its length. Removing a child first removes the idle children of this child: one push may
-// remove many nodes, and each is removed once. So a push takes a bounded time on average over all
-// pushes, not each time.
+// the idle ones. A child is idle if it has released its guards and has been neither stopped nor
+// pinned. So the ring is at most about twice as long as necessary, and the number of children that
+// a push examines does not depend on the length. Removing a child first removes the idle children
+// of this child, so one push may remove many nodes. But each node is removed only once, so the
+// amortized time of a push is constant.
 func (n *Node) push(c *Node) {
 	for range sweepSteps {
 		if examined := n.children; examined != nil {

@@ -233,7 +233,8 @@ func (n *Node) announce(v uint64, e *effects) {
 }
 
 // retract undoes announce if n has no guards and no announced children: it clears the bit
-// "announced" in the word of n, and subtracts n from the children that the parent's word counts.
+// "announced" in the word of n, and subtracts one from the number of announced children in the
+// parent's word.
 //
 // Concurrent calls are harmless: only the call whose compare-and-swap clears the bit changes the
 // parent's word. If another goroutine acquires a guard between the load and the compare-and-swap,

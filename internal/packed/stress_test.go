@@ -14,8 +14,8 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// The stress tests run rounds of concurrent operations and stop at the first violation, with the
-// seed of the round, the words of the nodes, and the last transitions if they were recorded.
+// The stress tests run rounds of concurrent operations and stop at the first violation. They then
+// print the seed of the round, the state word of each node and, if recorded, the last transitions.
 // docs/internals/debugging.md explains how to read and replay them. Environment variables:
 //
 //	SWANSONG_STRESS  the number of acquisitions; default one million, about a second

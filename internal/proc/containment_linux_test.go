@@ -218,7 +218,7 @@ func TestEnd_EndsAdoptedProcessAndItsChildren(t *testing.T) {
 }
 
 // If another process has the pid of a process that has ended, Adopt does not confuse the two.
-func TestAdopt_DoesNotTakeAnotherProcessWithSamePidForAdoptedOne(t *testing.T) {
+func TestAdopt_DetectsThatAnotherProcessHasThePidNow(t *testing.T) {
 	other := start(t, self("wait"))
 	readLine(t, other)
 	k := other.Adoptable(proc.Containment{Mark: "unused"})

@@ -59,9 +59,9 @@ func init() {
 		}
 		<-p.Done()
 	}
-	// The role "scan-twice" kills an orphan. When it looks at the processes for the second time,
-	// there is a new orphan. The role prints how that one has ended. The argument is its namespace;
-	// see randomNamespace.
+	// The role "scan-twice" kills orphans. A second orphan appears before KillOrphansIn lists the
+	// processes for the second time. The role prints how each of the two has ended. The argument is
+	// its namespace; see randomNamespace.
 	roles["scan-twice"] = func(args []string) {
 		proc.SetNamespace(args[0])
 		orphans, scans := []*exec.Cmd{mustStartOrphan(args[0])}, 0

@@ -81,7 +81,7 @@ func TestParse_AcceptsSameConfigurationsAsLauncher(t *testing.T) {
 	}
 }
 
-func TestConfigDir_StateDirTakesPrecedenceOverEnvironment(t *testing.T) {
+func TestParse_StateDirSettingTakesPrecedenceOverEnvironmentVariables(t *testing.T) {
 	for _, c := range []struct{ yaml, systemd, user, want string }{
 		{"state_dir: /srv/l\nprocess_groups: [{name: kv}]", "/run/unit", "/run/user/1", "/srv/l"},
 		{"process_groups: [{name: kv}]", "/run/unit:/run/more", "/run/user/1", "/run/unit"},

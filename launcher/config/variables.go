@@ -44,9 +44,9 @@ func typeOf(text string) string {
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*`)
 
 // expand returns the text with the values of the variables in it: ${NAME}, ${NAME:-default},
-// ${NAME:?message}, ${NAME:+other}, and the same without the colon, with which an empty value
-// counts as set. $$ is $. Any other $ stays, because scripts in arguments have variables of their
-// own.
+// ${NAME:?message} and ${NAME:+other}, which treat an empty value as not set, and the same without
+// the colon, which treat it as set. $$ is $. Any other $ stays, because scripts in arguments have
+// variables of their own.
 func expand(text string, lookUp func(string) (string, bool)) (_, rule string) {
 	var out strings.Builder
 	for {

@@ -74,8 +74,8 @@ func of(v roll.Version) func(roll.Instance) bool {
 // maxActions is larger than the number of actions that any group in these tests needs in a row.
 const maxActions = 100
 
-// act starts and stops what the roll decides until the roll waits, and returns the time until which
-// it waits. act checks each action against the invariants.
+// act carries out the decisions of the roll, which start and stop processes, until the roll has to
+// wait. It returns the time at which the wait ends. act checks each action against the invariants.
 func (w *world) act() time.Duration {
 	for range maxActions {
 		before := w.state

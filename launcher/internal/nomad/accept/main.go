@@ -54,9 +54,9 @@ func validate(name string) error {
 		return err
 	}
 	file.Job.Canonicalize()
-	// The job of the API is converted to that of the server as JSON, because the two types have the
-	// same field names, apart from obsolete settings. The server itself copies field by field, in a
-	// package that depends on most of Nomad.
+	// The API's type Job is converted to the server's type Job by way of JSON, because the two
+	// types have the same field names, apart from obsolete settings. The server itself copies field
+	// by field, in a package that depends on most of Nomad.
 	if text, err = json.Marshal(file.Job); err != nil {
 		return err
 	}
