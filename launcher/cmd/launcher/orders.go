@@ -122,7 +122,9 @@ func joined(results []result, errs []error) error {
 	}
 	var refused []string
 	for _, r := range results {
-		if r.Error != "" {
+		// The error of a wrong argument, such as a signal that does not exist, is the same for all
+		// names.
+		if r.Error != "" && !slices.Contains(refused, r.Error) {
 			refused = append(refused, r.Error)
 		}
 	}

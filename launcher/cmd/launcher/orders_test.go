@@ -54,7 +54,7 @@ func TestOrders_ForSeveralNamesAreCarriedOutEvenIfOneIsRefused(t *testing.T) {
 		{[]string{"scale", "a=10001"}, `launcher: a=10001 is too many processes for a group; the most are 10000`},
 		{[]string{"stop"}, "launcher: stop which process or group? status lists them"},
 		{[]string{"stop", "a", "--no-replacement"}, `launcher: --no-replacement and --grace are for processes, but "a" is a group`},
-		{[]string{"signal", "a", "SIGNONE"}, `launcher: there is no signal "SIGNONE"; name one such as HUP, USR1 or QUIT`},
+		{[]string{"signal", "a", "b", "SIGNONE"}, `launcher: there is no signal "SIGNONE"; name one such as HUP, USR1 or QUIT`},
 		{[]string{"signal", "a"}, "launcher: signal which process or group, and which signal? As in signal web HUP"},
 		{[]string{"status", "a", "mail"}, `launcher: not found: group "mail"; there are ["a" "b"]`},
 	} {
