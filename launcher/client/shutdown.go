@@ -21,7 +21,7 @@ const (
 
 // Causes of the end of a drain's context; see [context.Cause].
 var (
-	ErrDeadline = errors.New("client: the maximum shutdown time is over")
+	ErrDeadline = errors.New("client: the time for the shutdown is over") // the maximum, an enforced grace period, or the time that was granted
 	ErrSignal   = errors.New("client: a signal ended the drain early")
 )
 
