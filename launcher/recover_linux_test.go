@@ -95,6 +95,8 @@ func TestRecover_AfterItNextLauncherAdoptsProcesses(t *testing.T) {
 	})
 	testkit.Equal(t, "adopted", adopted, map[string]bool{fmt.Sprintf("web-1 pid %d, of revision 1", pids[0]): true, fmt.Sprintf("web-2 pid %d, of revision 1", pids[1]): true})
 	h.until("the roll ends", func(e launcher.Event) bool { return e.Kind == launcher.RollDone })
+	begun := slices.IndexFunc(h.events, func(e launcher.Event) bool { return e.Kind == launcher.RollBegun })
+	testkit.Equal(t, "reason of the roll", h.events[begun].Message, "to revision 2: it is not known how processes were started that launcher recover has found")
 	testkit.Equal(t, "smallest number of ready processes", leastReady(h), 2)
 	testkit.Equal(t, "running", names(h.running("web")), []string{"web-3", "web-4"})
 	if err := fetch(&http.Client{Timeout: tooLong}, "http://"+g.Listen[0].Address); err != nil {

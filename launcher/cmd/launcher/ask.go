@@ -147,6 +147,9 @@ func drainCommand(at *place) *cobra.Command {
 				if asJSON {
 					return printJSON(cmd.OutOrStdout(), all, true)
 				}
+				if len(all.Processes) == 0 {
+					fmt.Fprintln(cmd.OutOrStdout(), "no process is running, so a shutdown would wait for nothing")
+				}
 				table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 				for _, p := range all.Processes {
 					m := p.GetMetrics()

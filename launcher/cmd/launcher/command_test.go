@@ -612,6 +612,8 @@ func TestDrain_DryRunShowsProcessesOfGivenNames(t *testing.T) {
 	if code != 1 || !strings.Contains(stderr, `neither a group nor a process has the name "unknown"`) {
 		t.Errorf("unknown name: exit code %d, %s", code, stderr)
 	}
+	s.must("stop", "--wait", "web")
+	testkit.Equal(t, "a stopped group", s.must("drain", "--dry-run", "web"), "no process is running, so a shutdown would wait for nothing\n")
 }
 
 // If one group cannot be started, the log says why the others stop.

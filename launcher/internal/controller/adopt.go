@@ -107,7 +107,11 @@ func (c *Controller) ReplaceAdopted() {
 	if c.stopping || c.Config().Job || c.backOff.GivenUp || c.desired() == 0 || !slices.ContainsFunc(c.instances.sorted(), old) {
 		return
 	}
-	c.beginRoll(&roll.Roll{From: c.revisions.Current, To: c.revisions.Current, Reason: "the launcher was started with another configuration"})
+	reason := "the launcher was started with another configuration"
+	if slices.ContainsFunc(c.instances.sorted(), func(i *instance) bool { return old(i) && i.Record().Digest == "" }) {
+		reason = "it is not known how processes were started that launcher recover has found"
+	}
+	c.beginRoll(&roll.Roll{From: c.revisions.Current, To: c.revisions.Current, Reason: reason})
 	c.host.Publish(events.Event{Kind: events.RollBegun, Message: fmt.Sprintf("to revision %d: %s", c.roll.To, c.roll.Reason)})
 }
 
