@@ -21,7 +21,7 @@ type SlowCallback struct {
 // It calls hook, on the loop's goroutine and after the function has returned, if either exceeds
 // limit. A nil hook only fills the fields Slow, LongestCall and LongestWait of [Snapshot].
 //
-// The loop takes callbacks from the queue in batches of at most 250. Of the callbacks of a batch
+// The loop runs the callbacks of the queue in batches of at most 250. Of the callbacks of a batch
 // that were queued longer than limit, only the first is reported, so that a long queue does not
 // cause as many calls of hook. A function that has not returned is not reported: the error of
 // [Loop.Quiesce] and reports show that the loop is busy. Measuring takes some 100 ns for each

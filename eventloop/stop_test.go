@@ -74,31 +74,36 @@ func TestPost_CallbackAcceptedDuringStopRunsOnce(t *testing.T) {
 	}
 }
 
-// The callbacks that one goroutine posts run in order, even while the loop drains.
+// The callbacks that one goroutine posts run in order, even while the loop drains, and even if the
+// queue uses memory that it has used before.
 func TestPost_RunsInOrder(t *testing.T) {
-	l := startLoop(t)
-	free := block(t, l)
-	const posters, each = 3, 3_000
-	var got [posters][]int
-	var posting sync.WaitGroup
-	for p := range posters {
-		posting.Go(func() {
-			for i := range each {
-				l.Post(func() { got[p] = append(got[p], i) })
+	synctest.Test(t, func(t *testing.T) {
+		l := startedIn(t, t.Context())
+		const posters, bursts, each = 3, 3, 1_000
+		var got [posters][]int
+		for burst := range bursts {
+			free := block(t, l) // returns once the callbacks of the burst before have run
+			var posting sync.WaitGroup
+			for p := range posters {
+				posting.Go(func() {
+					for i := range each {
+						l.Post(func() { got[p] = append(got[p], burst*each+i) })
+					}
+				})
 			}
-		})
-	}
-	posting.Wait()
-	free()
-	awaitDone(t, l.Stop())
-	for p := range posters {
-		for i, n := range got[p] {
-			if i != n {
-				t.Fatalf("poster %d: callback %d ran at place %d", p, n, i)
-			}
+			posting.Wait()
+			free()
 		}
-		testkit.Equal(t, "all of them", len(got[p]), each)
-	}
+		awaitDone(t, l.Stop())
+		for p := range posters {
+			for i, n := range got[p] {
+				if i != n {
+					t.Fatalf("poster %d: callback %d ran at place %d", p, n, i)
+				}
+			}
+			testkit.Equal(t, "all of them", len(got[p]), bursts*each)
+		}
+	})
 }
 
 // Stop changes the state before it returns, accepted callbacks run, and the completion resolves

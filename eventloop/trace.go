@@ -26,10 +26,12 @@ func newTracer(s *ctxshutdown.Swansong, slow *stopwatch, guards *atomic.Int32) t
 	return tracer{t, s, slow, guards}
 }
 
-func (t tracer) on() bool { return t.Tracer != nil }
+// on reports whether the scope is traced. Post calls it each time; a receiver that is not a pointer
+// would be copied each time.
+func (t *tracer) on() bool { return t.Tracer != nil }
 
 // label sets the pprof label of the calling goroutine, which runs the user's functions.
-func (t tracer) label() {
+func (t *tracer) label() {
 	if t.on() {
 		t.Label(t.scope)
 	}
@@ -37,14 +39,14 @@ func (t tracer) label() {
 
 // unlabel restores the pprof labels of the calling goroutine, as [pprof.Do] does: it sets those of
 // ctx.
-func (t tracer) unlabel(ctx context.Context) {
+func (t *tracer) unlabel(ctx context.Context) {
 	if t.on() {
 		pprof.SetGoroutineLabels(ctx)
 	}
 }
 
 // caller returns the line that called into this package, or nil if the scope is not traced.
-func (t tracer) caller() fmt.Stringer {
+func (t *tracer) caller() fmt.Stringer {
 	if !t.on() {
 		return nil
 	}
@@ -53,10 +55,10 @@ func (t tracer) caller() fmt.Stringer {
 
 // callback returns a function that holds a guard while it calls f. Reports name the guard by the
 // line that called into this package.
-func (t tracer) callback(f func()) func() { return t.callbackAt(t.Caller(), f) }
+func (t *tracer) callback(f func()) func() { return t.callbackAt(t.Caller(), f) }
 
 // callbackAt is like callback. Reports name the guard by site.
-func (t tracer) callbackAt(site fmt.Stringer, f func()) func() {
+func (t *tracer) callbackAt(site fmt.Stringer, f func()) func() {
 	return func() {
 		t.guards.Add(1)
 		defer t.guards.Add(-1)
