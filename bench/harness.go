@@ -35,6 +35,7 @@ type row struct {
 	once   bool // the timed function can be called only once after each preparation
 	anew   bool // prepare before each run, so that the addresses of the objects vary between runs
 	each   int  // if once is set, the number of operations in the timed function; 0 means 1
+	warm   bool // call the timed function once before it is timed, and after the garbage collection; see loopRows
 	often  int  // the number of rounds is multiplied by this; 0 means 1
 	steady int  // the length of a timed run is multiplied by this; 0 means 1
 }
@@ -110,6 +111,7 @@ type runner struct {
 	n     int
 	once  bool
 	anew  bool
+	warm  bool
 	each  int
 	last  float64 // nanoseconds per operation in the last run
 }
@@ -118,7 +120,7 @@ func prepared(r row, s side) *runner {
 	if s == nil {
 		return &runner{}
 	}
-	p := &runner{side: s, n: 1, once: r.once, anew: r.anew, each: max(r.each, 1)}
+	p := &runner{side: s, n: 1, once: r.once, anew: r.anew, warm: r.warm, each: max(r.each, 1)}
 	if r.once {
 		return p
 	}
@@ -139,6 +141,9 @@ func (p *runner) run() {
 		timed = p.side()
 	}
 	runtime.GC() // collects the garbage now, so that the next run does not collect that of the run before
+	if p.warm {
+		timed(p.n)
+	}
 	start := time.Now()
 	timed(p.n)
 	p.last = float64(time.Since(start)) / float64(p.n*p.each)
