@@ -1,6 +1,7 @@
 package httpdrain
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -68,9 +70,9 @@ func (sv *server) wrapNextProtos() {
 			if c := connFor(tc, h); c == nil {
 				tc.Close()
 			} else if th, ok := h.(*tlsHandler); ok {
-				sv.serveHTTP2(c, th.conn, &state, "")
+				sv.serveHTTP2(c, th.conn, &state, th.conn)
 			} else {
-				sv.serveHTTP2(c, tc, &state, "")
+				sv.serveHTTP2(c, tc, &state, tc)
 			}
 		}
 		protos[protoPlaintext] = func(_ *http.Server, tc *tls.Conn, h http.Handler) {
@@ -78,7 +80,10 @@ func (sv *server) wrapNextProtos() {
 				tc.NetConn().Close()
 			} else {
 				// net/http has already read the preface, so serveHTTP2 must not wait for it.
-				sv.serveHTTP2(c, unencrypted(tc), nil, wire.Preface)
+				// net/http reads each frame in two parts. Without the buffer, each part would be
+				// read from the socket. A TLS connection has a buffer of its own.
+				plain := unencrypted(tc)
+				sv.serveHTTP2(c, plain, nil, bufio.NewReader(io.MultiReader(strings.NewReader(wire.Preface), plain)))
 			}
 		}
 	}
@@ -100,9 +105,9 @@ func canServeHTTP2(srv *http.Server) bool {
 const prefaceTimeout = 10 * time.Second
 
 // serveHTTP2 serves the HTTP/2 connection c until it is closed. plain carries its frames without
-// encryption, and state describes its TLS, or is nil. The server has already read the bytes in
-// prefix.
-func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState, prefix string) {
+// encryption, and state describes its TLS, or is nil. serveHTTP2 reads from r, which reads from
+// plain.
+func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState, r io.Reader) {
 	if !allowsHTTP2(sv.Server, state) {
 		// RFC 9113 does not allow HTTP/2 on this TLS connection. net/http sends the same GOAWAY
 		// then.
@@ -110,7 +115,7 @@ func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState
 		plain.Close()
 		return
 	}
-	h := newHTTP2Conn(c, plain, prefix)
+	h := newHTTP2Conn(c, plain, r)
 	additional := copySettings(sv.Server)
 	c.setHTTP2(h, additional)
 	additional.Protocols = new(http.Protocols)
@@ -257,7 +262,7 @@ type http2Conn struct {
 	net.Conn
 	conn   *conn
 	closed chan struct{} // closed when the server has closed the connection
-	prefix string        // bytes that have been read already, and that Read returns first
+	r      io.Reader     // what Read reads from
 	in     wire.FrameScanner
 	reads  atomic.Uint32 // number of reads that have returned
 	header int           // number of bytes of the preface, which precedes the client's frames, read so far
@@ -270,20 +275,15 @@ type http2Conn struct {
 	announcing bool // the GOAWAY and the PING of announce are to be written as soon as the server has written a whole frame
 }
 
-func newHTTP2Conn(c *conn, plain net.Conn, prefix string) *http2Conn {
-	return &http2Conn{Conn: plain, conn: c, closed: make(chan struct{}), prefix: prefix, lock: make(chan struct{}, 1)}
+func newHTTP2Conn(c *conn, plain net.Conn, r io.Reader) *http2Conn {
+	return &http2Conn{Conn: plain, conn: c, closed: make(chan struct{}), r: r, lock: make(chan struct{}, 1)}
 }
 
 func (h *http2Conn) itself() *conn { return h.conn }
 
-func (h *http2Conn) Read(b []byte) (n int, err error) {
-	if h.prefix != "" {
-		n = copy(b, h.prefix)
-		h.prefix = h.prefix[n:]
-	} else {
-		n, err = h.Conn.Read(b)
-		h.reads.Add(1)
-	}
+func (h *http2Conn) Read(b []byte) (int, error) {
+	n, err := h.r.Read(b)
+	h.reads.Add(1)
 	frames := b[:n]
 	if h.header < len(wire.Preface) {
 		skip := min(n, len(wire.Preface)-h.header)

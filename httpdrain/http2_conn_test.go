@@ -50,7 +50,7 @@ func TestHTTP2Conn_WritesGoAwayBetweenFrames(t *testing.T) {
 	announcement = announcement[:len(announcement)-9] + "\x00" + announcement[len(announcement)-8:]
 	for at := range len(all) + 1 {
 		w := &written{}
-		h := newHTTP2Conn(nil, w, "")
+		h := newHTTP2Conn(nil, w, w)
 		h.Write([]byte(all[:at]))
 		h.announce()
 		for i := range all[at:] {
@@ -71,7 +71,7 @@ func TestHTTP2Conn_WritesGoAwayBetweenFrames(t *testing.T) {
 // larger stream than an earlier one.
 func TestHTTP2Conn_WritesNoGoAwayAfterGoAwayOfServer(t *testing.T) {
 	w := &written{}
-	h := newHTTP2Conn(nil, w, "")
+	h := newHTTP2Conn(nil, w, w)
 	h.Write(wire.GoAway(3, 0))
 	w.Reset()
 	h.announce()
