@@ -100,6 +100,12 @@ func canServeHTTP2(srv *http.Server) bool {
 	return errors.Is(err, net.ErrClosed) && probe.TLSNextProto[protoTLS] != nil
 }
 
+// For quietBeforeGoAway and maxHold, see http2Conn.awaitQuiet.
+const (
+	quietBeforeGoAway = 5 * time.Millisecond
+	maxHold           = 100 * time.Millisecond
+)
+
 // prefaceTimeout is how long a client may take to send the HTTP/2 connection preface. It is the
 // timeout of net/http.
 const prefaceTimeout = 10 * time.Second
@@ -116,6 +122,11 @@ func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState
 		return
 	}
 	h := newHTTP2Conn(c, plain, r)
+	h.maxHold = maxHold
+	if config := sv.HTTP2; config != nil && config.WriteByteTimeout > 0 {
+		// net/http sets the deadline for a write before the http2Conn holds the write back.
+		h.maxHold = min(h.maxHold, config.WriteByteTimeout/2)
+	}
 	additional := copySettings(sv.Server)
 	c.setHTTP2(h, additional)
 	additional.Protocols = new(http.Protocols)
@@ -260,12 +271,13 @@ func unencrypted(tc *tls.Conn) net.Conn {
 // directions, and can put a GOAWAY between those that the server writes.
 type http2Conn struct {
 	net.Conn
-	conn   *conn
-	closed chan struct{} // closed when the server has closed the connection
-	r      io.Reader     // what Read reads from
-	in     wire.FrameScanner
-	reads  atomic.Uint32 // number of reads that have returned
-	header int           // number of bytes of the preface, which precedes the client's frames, read so far
+	conn    *conn
+	closed  chan struct{} // closed when the server has closed the connection
+	maxHold time.Duration // how long announce may hold back what the server writes
+	r       io.Reader     // what Read reads from
+	in      wire.FrameScanner
+	reads   atomic.Uint32 // number of reads that have returned
+	header  int           // number of bytes of the preface, which precedes the client's frames, read so far
 
 	// A goroutine that writes puts an element into lock, which has room for one. So lock guards the
 	// fields below like a mutex. A real mutex would stop the clock of a synctest bubble while the
@@ -328,15 +340,15 @@ func (h *http2Conn) announce() {
 	h.writeAnnouncement()
 }
 
-// awaitQuiet waits until the client has sent nothing for 5 ms, or for 100 ms at most. It returns at
-// once if the connection is closed.
+// awaitQuiet waits until the client has sent nothing for the time quietBeforeGoAway, but no longer
+// than maxHold. It returns at once if the connection is closed.
 func (h *http2Conn) awaitQuiet() {
-	for range 20 {
+	for until := time.Now().Add(h.maxHold); !time.Now().Add(quietBeforeGoAway).After(until); {
 		before := h.reads.Load()
 		select {
 		case <-h.closed:
 			return
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(quietBeforeGoAway):
 		}
 		if h.reads.Load() == before {
 			return

@@ -85,18 +85,23 @@ func TestServe_SendsFinalGoAwayOnlyAfterClientSawFirst(t *testing.T) {
 // for 5 ms, or for 100 ms at most. docs/internals/process.md#http2
 func TestServe_SendsFirstGoAwayWhenClientIsQuiet(t *testing.T) {
 	for _, test := range []struct {
-		name     string
-		requests int // number of requests that the client sends during the drain, one every 4 ms
-		want     time.Duration
+		name             string
+		requests         int // number of requests that the client sends during the drain, one every 4 ms
+		writeByteTimeout time.Duration
+		want             time.Duration
 	}{
-		{"no request", 0, 5 * time.Millisecond},
-		{"three requests", 3, 20 * time.Millisecond},
-		{"requests without a pause", 60, 100 * time.Millisecond},
+		{"no request", 0, 0, 5 * time.Millisecond},
+		{"three requests", 3, 0, 20 * time.Millisecond},
+		{"requests without a pause", 60, 0, 100 * time.Millisecond},
+		{"a WriteByteTimeout, twice as long as the pause before the GOAWAY", 60, 60 * time.Millisecond, 30 * time.Millisecond},
+		{"a WriteByteTimeout that leaves no time for a pause", 60, 9 * time.Millisecond, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ln := listenInMemory()
-				v := startOn(t, ln, plain2(ok))
+				srv := plain2(ok)
+				srv.HTTP2 = &http.HTTP2Config{WriteByteTimeout: test.writeByteTimeout}
+				v := startOn(t, ln, srv)
 				p := ln.dial(t)
 				p.send(preface + frame(4, 0, "") + request2(1, "/"))
 				p.next(0)
