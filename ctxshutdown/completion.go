@@ -131,15 +131,15 @@ func (c *Completion) isComplete() bool {
 	}
 }
 
-// endedByStop reports whether ctx, which has the Done channel ended and the given cause, ended
-// because of the stop of the scope. Comparing causes is not enough, because two contexts can be
-// cancelled with the same error. So it also requires a scope whose stop ends both ctx and the scope
-// of c.
-func (c *Completion) endedByStop(ctx context.Context, ended <-chan struct{}, cause error) bool {
+// endedByStop reports whether ctx has ended because of the stop of the scope. ctxDone and cause are
+// the Done channel and the cause of ctx. Comparing causes is not enough, because two contexts can
+// be cancelled with the same error. So it also requires a scope whose stop ends both ctx and the
+// scope of c.
+func (c *Completion) endedByStop(ctx context.Context, ctxDone <-chan struct{}, cause error) bool {
 	top := c.commonScope(ctx)
 	for s := c.scope; s != nil; s = s.stoppedWith() {
 		// A context that only adds values has the Done channel of the context that it derives from.
-		if s.parentContext().Done() == ended {
+		if s.parentContext().Done() == ctxDone {
 			<-s.Done() // the scope s derives from ctx, but can end a moment after ctx, so wait for its end
 			top = s
 		}

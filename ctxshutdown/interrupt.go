@@ -104,10 +104,10 @@ func pollable(ctx context.Context) context.Context {
 }
 
 // mustBeMade panics if ctx, the context of a wrapper, is nil: then the wrapper is a zero value. The
-// message names its type, what.
-func mustBeMade(ctx context.Context, what string) {
+// message contains typeName, the name of its type.
+func mustBeMade(ctx context.Context, typeName string) {
 	if ctx == nil {
-		panic("ctxshutdown: use of a zero " + what + "; make one with New" + what)
+		panic("ctxshutdown: use of a zero " + typeName + "; make one with New" + typeName)
 	}
 }
 

@@ -302,9 +302,8 @@ func (b *inbox) stop() (from State, changed bool) {
 }
 
 // take returns the next chunk of callbacks. The chunk belongs to the caller until the caller passes
-// it to the next call of take, as old. take blocks while there is nothing to do. It returns a nil
-// chunk if the loop must check its timers and its state; drained is then true if no callback will
-// follow.
+// it to the next call of take. take blocks while there is nothing to do. It returns a nil chunk if
+// the loop must check its timers and its state; drained is then true if no callback will follow.
 //
 // take removes all chunks from the queue at once and links them, so it locks mu once for all of
 // them. When it locked mu for each chunk, busy producers held it most of those times. The loop's

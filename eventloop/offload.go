@@ -189,9 +189,9 @@ func (o *offload[T]) cause() error {
 	return cause
 }
 
-// deliver queues the completion with the result v and err. If returned is false, the work has not
-// returned: its context has ended before.
-func (o *offload[T]) deliver(v T, err error, returned bool) {
+// deliver queues the completion with the result v and err. If workReturned is false, the work has
+// not returned yet: its context has ended first.
+func (o *offload[T]) deliver(v T, err error, workReturned bool) {
 	if stopAfterFunc := o.stopAfterFunc.Load(); stopAfterFunc != nil {
 		(*stopAfterFunc)()
 	}
@@ -204,7 +204,7 @@ func (o *offload[T]) deliver(v T, err error, returned bool) {
 	if o.loop.trace.on() {
 		f = o.loop.trace.callbackAt(o.site, f)
 	}
-	o.loop.box.deliver(f, returned)
+	o.loop.box.deliver(f, workReturned)
 }
 
 // WaitRunners waits until all work that was offloaded before the call has returned, including work

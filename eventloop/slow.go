@@ -51,12 +51,12 @@ type stopwatch struct {
 // now returns the time since the loop was created. It takes a third of the memory of a [time.Time].
 func (w *stopwatch) now() time.Duration { return time.Since(w.start) }
 
-// call calls f and reports it if it was slow. If f is a callback, it was queued at the time queued,
-// as returned by now.
-func (w *stopwatch) call(kind string, f func(), queued time.Duration) {
+// call calls f and reports it if it was slow. If f is a callback, queuedAt is the time at which it
+// was queued, as returned by now.
+func (w *stopwatch) call(kind string, f func(), queuedAt time.Duration) {
 	began, waited := w.now(), time.Duration(0)
 	if kind == "callback" {
-		waited = began - queued
+		waited = began - queuedAt
 		w.longestWait.Store(max(w.longestWait.Load(), int64(waited)))
 	}
 	w.traced, w.done = f, nil

@@ -69,15 +69,15 @@ func (p *Process) warnOfUnusedListeners() {
 	}
 }
 
-// The function matches reports whether Listen(network, address) returns an inherited listener whose
-// address is has.
-func matches(has net.Addr, network, address string) bool {
-	switch has := has.(type) {
+// The function matches reports whether Listen(network, address) returns the listener that has the
+// inherited address.
+func matches(inherited net.Addr, network, address string) bool {
+	switch inherited := inherited.(type) {
 	case *net.TCPAddr:
 		want, err := net.ResolveTCPAddr(network, address)
-		return err == nil && want.Port == has.Port
+		return err == nil && want.Port == inherited.Port
 	case *net.UnixAddr:
-		return has.Net == network && has.Name == address
+		return inherited.Net == network && inherited.Name == address
 	}
 	return false
 }

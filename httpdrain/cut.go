@@ -144,13 +144,13 @@ func (c *conn) unfinished(now time.Duration) (all []unfinished) {
 	return all
 }
 
-// unknownRequest returns a Cut for a request whose handler was not called. Its first bytes were
-// read at the time since. Its age is the one at the time now, which counts from epoch. The caller
-// holds c.mu.
-func (c *conn) unknownRequest(since time.Time, now time.Duration) Cut {
+// unknownRequest returns a Cut for a request whose handler was not called. readAt is the time at
+// which its first bytes were read. Its age is computed for the time now, which counts from epoch.
+// The caller holds c.mu.
+func (c *conn) unknownRequest(readAt time.Time, now time.Duration) Cut {
 	cut := Cut{Remote: c.remote()}
-	if !since.IsZero() {
-		cut.Age = epoch.Add(now).Sub(since)
+	if !readAt.IsZero() {
+		cut.Age = epoch.Add(now).Sub(readAt)
 	}
 	return cut
 }

@@ -67,27 +67,27 @@ func (d *drain) add(nc net.Conn, isExclusive bool) net.Conn {
 	return w
 }
 
-// move counts the connection c, whose role has changed from before to after. The caller holds c.mu,
-// unless the new role is roleGone.
+// move counts the connection c, whose role has changed from oldRole to newRole. The caller holds
+// c.mu, unless newRole is roleGone.
 //
 // On HTTP/2, a handler may begin to run after its connection was closed. Then a connection that was
 // gone is served again. The call of move for that may overtake the call for the closing, because
 // the latter is made without c.mu. So d.conns holds a number for each connection: how often it was
 // added, minus how often it was removed.
-func (d *drain) move(c *conn, before, after role) {
+func (d *drain) move(c *conn, oldRole, newRole role) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if before == roleGone {
+	if oldRole == roleGone {
 		d.conns[c]++
 	} else {
-		d.count[before]--
+		d.count[oldRole]--
 	}
-	if after == roleGone {
+	if newRole == roleGone {
 		if d.conns[c]--; d.conns[c] == 0 {
 			delete(d.conns, c)
 		}
 	} else {
-		d.count[after]++
+		d.count[newRole]++
 	}
 	d.closeChannels()
 }

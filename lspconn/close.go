@@ -119,7 +119,7 @@ func (c *Conn) closeBy(limit context.Context, deadline time.Time) (Report, error
 }
 
 // unfinishedReport returns what is known of a connection whose report is not complete when Close
-// must return, for the reason in cause.
+// must return. cause says why Close must return.
 func (c *Conn) unfinishedReport(cause error) (Report, error) {
 	exit, err := c.process.End(proc.Deadlines{}) // sends SIGKILL once more and does not wait
 	c.mu.Lock()

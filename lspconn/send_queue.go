@@ -154,13 +154,13 @@ func (q *sendQueue) removeAll(replies bool) (removed []*queuedMessage) {
 	return removed
 }
 
-// link inserts m into the queue, directly behind the message before, or at the front if before is
-// nil.
-func (q *sendQueue) link(before, m *queuedMessage) {
-	m.dequeued, m.before, m.after = false, before, q.first
-	if before != nil {
-		m.after = before.after
-		before.after = m
+// link inserts m into the queue, directly behind the previous message, or at the front if previous
+// is nil.
+func (q *sendQueue) link(previous, m *queuedMessage) {
+	m.dequeued, m.before, m.after = false, previous, q.first
+	if previous != nil {
+		m.after = previous.after
+		previous.after = m
 	} else {
 		q.first = m
 	}

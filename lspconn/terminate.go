@@ -175,13 +175,13 @@ func (c *Conn) publishReport(r Report, unconfirmed error, s schedule) {
 	close(c.reported)
 }
 
-// awaitOutput waits until all channels in ends are closed: they are closed when stdout or stderr
-// has been read to its end, or when the last message has been delivered. When the time until has
-// come, or half of forceTimeout after a Force, awaitOutput closes the pipes, because the wait might
-// not end otherwise: a handler may block the read loop, or, on a platform without deadlines for
-// pipes, a process that survived may keep them open.
-func (c *Conn) awaitOutput(until time.Time, ends ...chan struct{}) {
-	t := time.NewTimer(time.Until(until))
+// awaitOutput waits until all channels in ends are closed. They are closed when stdout or stderr
+// has been read to its end, or when the last message has been delivered. At the deadline, or half
+// of forceTimeout after a Force, awaitOutput closes the pipes, because the wait might not end
+// otherwise: a handler may block the read loop, or, on a platform without deadlines for pipes, a
+// process that survived may keep them open.
+func (c *Conn) awaitOutput(deadline time.Time, ends ...chan struct{}) {
+	t := time.NewTimer(time.Until(deadline))
 	defer t.Stop()
 	forced := c.scope.Work().Done()
 	for _, ended := range ends {
@@ -190,7 +190,7 @@ func (c *Conn) awaitOutput(until time.Time, ends ...chan struct{}) {
 			case <-ended:
 			case <-forced:
 				forced = nil
-				t.Reset(time.Until(earlier(until, c.forceTime().Add(forceTimeout/2))))
+				t.Reset(time.Until(earlier(deadline, c.forceTime().Add(forceTimeout/2))))
 			case <-t.C:
 				c.process.Close()
 				return

@@ -76,10 +76,10 @@ func Run(t *testing.T, scenario func(t *testing.T, s *ctxshutdown.Swansong) (che
 	}
 }
 
-// spread returns the numbers from 1 to n. If there are more than most, it returns that many of
-// them, evenly distributed and including the first and the last.
-func spread(n, most int) (ks []int) {
-	some := min(n, most)
+// spread returns the numbers from 1 to n. If n is greater than maxCount, it returns only maxCount
+// of them, evenly distributed and including the first and the last.
+func spread(n, maxCount int) (ks []int) {
+	some := min(n, maxCount)
 	for i := range some {
 		ks = append(ks, 1+i*(n-1)/max(some-1, 1))
 	}

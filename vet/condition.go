@@ -24,28 +24,28 @@ func (res *resource) conditionOf(cond ast.Expr) ast.Expr {
 }
 
 // isAbsent reports whether the function holds no guard or scope if the condition cond has the given
-// outcome. The condition can be the variable ok, as in g, ok := s.TryGuard(), if known is true:
-// then ok still has its first value.
-func (res *resource) isAbsent(cond ast.Expr, outcome, known bool) bool {
+// outcome. If okUnchanged is true, the variable ok, as in g, ok := s.TryGuard(), still has its
+// first value. Only then can ok decide the condition.
+func (res *resource) isAbsent(cond ast.Expr, outcome, okUnchanged bool) bool {
 	if res.absentIf != nil && res.absentIf(ast.Unparen(cond), outcome) {
 		return true
 	}
 	switch e := ast.Unparen(cond).(type) {
 	case *ast.Ident:
-		return known && !outcome && res.ok != nil && res.info.Uses[e] == res.ok
+		return okUnchanged && !outcome && res.ok != nil && res.info.Uses[e] == res.ok
 	case *ast.UnaryExpr:
-		return e.Op == token.NOT && res.isAbsent(e.X, !outcome, known)
+		return e.Op == token.NOT && res.isAbsent(e.X, !outcome, okUnchanged)
 	case *ast.BinaryExpr:
 		switch e.Op {
 		case token.LAND, token.LOR:
-			x, y := res.isAbsent(e.X, outcome, known), res.isAbsent(e.Y, outcome, known)
+			x, y := res.isAbsent(e.X, outcome, okUnchanged), res.isAbsent(e.Y, outcome, okUnchanged)
 			// If x && y is true or x || y is false, then both x and y have this outcome.
 			if outcome == (e.Op == token.LAND) {
 				return x || y
 			}
 			return x && y
 		case token.EQL, token.NEQ:
-			return res.isAbsentIf(e.X, e.Y, outcome == (e.Op == token.EQL), known)
+			return res.isAbsentIf(e.X, e.Y, outcome == (e.Op == token.EQL), okUnchanged)
 		}
 	}
 	return false
@@ -54,12 +54,12 @@ func (res *resource) isAbsent(cond ast.Expr, outcome, known bool) bool {
 // isAbsentIf reports whether the function holds no guard or scope if the operands x and y of a
 // comparison are equal. If equal is false, it reports whether the function holds none if they are
 // unequal.
-func (res *resource) isAbsentIf(x, y ast.Expr, equal, known bool) bool {
+func (res *resource) isAbsentIf(x, y ast.Expr, equal, okUnchanged bool) bool {
 	if b, ok := isBool(res.info, y); ok {
-		return res.isAbsent(x, equal == b, known)
+		return res.isAbsent(x, equal == b, okUnchanged)
 	}
 	if b, ok := isBool(res.info, x); ok {
-		return res.isAbsent(y, equal == b, known)
+		return res.isAbsent(y, equal == b, okUnchanged)
 	}
 	return equal && (res.isVar(x) && isNil(res.info, y) || isNil(res.info, x) && res.isVar(y))
 }

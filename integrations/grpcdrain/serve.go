@@ -192,8 +192,8 @@ func (o *server) drain(s, connections *ctxshutdown.Swansong, srv *grpc.Server, l
 	return err
 }
 
-// unfinishedCalls returns the guards of s and of all scopes below it, without the guard of the
-// scope connections.
+// unfinishedCalls returns the guards of s and of all scopes below it, except the guard of
+// connections, the scope in which the server serves its connections.
 func unfinishedCalls(s, connections *ctxshutdown.Swansong) (calls []ctxshutdown.GuardEntry) {
 	var own string
 	if e := connections.GuardReport().Entries(); len(e) > 0 {

@@ -68,8 +68,8 @@ func Pieces(dst io.Writer, src io.Reader, check func() error) (n int64, err erro
 			return n, err, false
 		}
 		// Package net uses sendfile for a file in a LimitedReader, but not for a file in a
-		// LimitedReader inside another one. So each piece reads from all.R, and not from all, which
-		// is a LimitedReader itself.
+		// LimitedReader inside another one. The variable all is a LimitedReader, so each piece
+		// reads from all.R instead.
 		size := min(all.N, pieceSize)
 		m, err, dstFailed := Transfer(dst, &io.LimitedReader{R: all.R, N: size})
 		n += m

@@ -21,12 +21,12 @@ var placeNames = []string{"*_FILE", "*_PATH", "*_DIR"}
 type Names struct{ patterns []string }
 
 // NewNames returns Names with the usual patterns (*PASSWORD*, *SECRET*, *TOKEN*, *_KEY and others)
-// and the patterns in more. A name that matches a pattern in more is always secret. A name that
+// and the extra patterns. A name that matches an extra pattern is always secret. A name that
 // matches only a usual pattern is not secret if it ends with _FILE, _PATH or _DIR, as in
 // DB_PASSWORD_FILE.
-func NewNames(more []string) Names {
+func NewNames(extra []string) Names {
 	var n Names
-	for _, pattern := range more {
+	for _, pattern := range extra {
 		n.patterns = append(n.patterns, normalized(pattern))
 	}
 	return n

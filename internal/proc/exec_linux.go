@@ -42,7 +42,7 @@ func ServeForks(main func()) error {
 var blockedSignals = []syscall.Signal{syscall.SIGUSR2}
 
 // maskSignals changes the signal mask of the calling thread.
-func maskSignals(how uintptr, signals []syscall.Signal) {
+func maskSignals(operation uintptr, signals []syscall.Signal) {
 	var set [128 / bits.UintSize]uint
 	for _, s := range signals {
 		set[(s-1)/bits.UintSize] |= 1 << ((s - 1) % bits.UintSize)
@@ -52,11 +52,11 @@ func maskSignals(how uintptr, signals []syscall.Signal) {
 	if strings.HasPrefix(runtime.GOARCH, "mips") {
 		size = 16
 	}
-	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, how, uintptr(unsafe.Pointer(&set)), 0, size, 0, 0)
+	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, operation, uintptr(unsafe.Pointer(&set)), 0, size, 0, 0)
 }
 
-// blockSignals and unblockSignals return the values of how with which maskSignals blocks and
-// unblocks signals. MIPS has other values than other processors.
+// blockSignals and unblockSignals return the operations with which maskSignals blocks and unblocks
+// signals. Their numbers on MIPS differ from those on other processors.
 func blockSignals() uintptr {
 	if strings.HasPrefix(runtime.GOARCH, "mips") {
 		return 1

@@ -139,11 +139,11 @@ func (g Group) UserFrames() []Frame {
 
 // RunsProgram reports whether the goroutines run a function of the program. Functions of the
 // standard library do not count, nor do those of packages of this module that call functions of the
-// user, nor those of packages whose path begins with an element of others.
-func (g Group) RunsProgram(others ...string) bool {
+// user, nor those of packages whose path begins with one of the prefixes.
+func (g Group) RunsProgram(prefixes ...string) bool {
 	return slices.ContainsFunc(g.Frames, func(f Frame) bool {
 		isOther := func(path string) bool { return strings.HasPrefix(f.Function, path) }
-		return !isStandard(f.Function) && !IsLibrary(f.Function) && !slices.ContainsFunc(others, isOther)
+		return !isStandard(f.Function) && !IsLibrary(f.Function) && !slices.ContainsFunc(prefixes, isOther)
 	})
 }
 

@@ -55,16 +55,16 @@ func importing(packages []string) string {
 	return "package main\n\nimport (\n\t\"" + strings.Join(packages, "\"\n\t\"") + "\"\n)\n\n"
 }
 
-// RunPlanted runs a program in which it has replaced the text code by the text with. It returns the
-// output of the program and its exit code.
-func RunPlanted(t *testing.T, program, code, with string) (stdout, stderr string, exitCode int) {
+// RunPlanted replaces code, which the program must contain exactly once, by replacement, and runs
+// the changed program. It returns the output of the program and its exit code.
+func RunPlanted(t *testing.T, program, code, replacement string) (stdout, stderr string, exitCode int) {
 	t.Helper()
 	if n := strings.Count(program, code); n != 1 {
 		t.Fatalf("the example has the code %q %d times, but must have it once:\n%s", code, n, program)
 	}
 	dir := t.TempDir()
 	main := filepath.Join(dir, "main.go")
-	source := strings.Replace(program, code, with, 1)
+	source := strings.Replace(program, code, replacement, 1)
 	if err := os.WriteFile(main, []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -9,21 +9,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Equal marks the test as failed if got and want differ in the sense of [cmp.Diff]. It prints what,
-// the name of the value, and the differences.
-func Equal(t testing.TB, what string, got, want any) {
+// Equal marks the test as failed if got and want differ in the sense of [cmp.Diff]. The message has
+// the name of the value and the differences.
+func Equal(t testing.TB, name string, got, want any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
+		t.Errorf("%s (-want +got):\n%s", name, diff)
 	}
 }
 
-// ErrorIs marks the test as failed unless errors.Is(got, want). The message begins with what, the
-// name of the error.
-func ErrorIs(t testing.TB, what string, got, want error) {
+// ErrorIs marks the test as failed unless errors.Is(got, want). The message begins with the name of
+// the error.
+func ErrorIs(t testing.TB, name string, got, want error) {
 	t.Helper()
 	if !errors.Is(got, want) {
-		t.Errorf("%s: got the error %v, want %v", what, got, want)
+		t.Errorf("%s: got the error %v, want %v", name, got, want)
 	}
 }
 

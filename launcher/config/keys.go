@@ -119,17 +119,17 @@ func addFields(field, at string, t reflect.Type, all []*setting, to map[string]s
 	}
 }
 
-// keyOf returns the key of a field of the group whose key is at, or of a field outside of groups if
-// at is empty. An index in the field, as in Listen[0].Address, is in the key, too:
-// listeners[0].address.
-func keyOf(at string, f spec.Field) (key string, ok bool) {
+// keyOf returns the key of a field of the group that has the key groupKey. If groupKey is empty, it
+// is the key of a field outside of groups. An index in the field, as in Listen[0].Address, is in
+// the key, too: listeners[0].address.
+func keyOf(groupKey string, f spec.Field) (key string, ok bool) {
 	field := string(f)
 	number := ""
 	if before, after, found := strings.Cut(field, "["); found {
 		digits, rest, _ := strings.Cut(after, "]")
 		field, number = before+rest, "["+digits+"]"
 	}
-	if at == "" {
+	if groupKey == "" {
 		key, ok = topKeys[field]
 	}
 	if !ok {
@@ -142,7 +142,7 @@ func keyOf(at string, f spec.Field) (key string, ok bool) {
 			key += "." + rest
 		}
 	}
-	return join(at, key), ok
+	return join(groupKey, key), ok
 }
 
 // lastName returns what a rule calls another field: the last part of its key, such as max_duration.

@@ -138,10 +138,10 @@ func (sw *streamWait) outcome(now *snapshot) string {
 	return "forced"
 }
 
-// next blocks until another snapshot is due, and returns how old that snapshot may be. The last
-// snapshot was taken at the time taken. If nothing changes, the next snapshot is due after interval
-// or after minimum, whichever is longer. ok is false if the client is gone.
-func (sw *streamWait) next(taken time.Time, interval, minimum time.Duration) (maxAge time.Duration, ok bool) {
+// next blocks until another snapshot is due, and returns how old that snapshot may be. lastTaken is
+// the time at which the last snapshot was taken. If nothing changes, the next snapshot is due after
+// interval or after minimum, whichever is longer. ok is false if the client is gone.
+func (sw *streamWait) next(lastTaken time.Time, interval, minimum time.Duration) (maxAge time.Duration, ok bool) {
 	sw.timer.Reset(max(interval, minimum))
 	for changed := sw.changed; ; {
 		select {
@@ -150,7 +150,7 @@ func (sw *streamWait) next(taken time.Time, interval, minimum time.Duration) (ma
 		case <-changed:
 			// The rate of events must be limited here too, because each extension of the drain is a
 			// change.
-			early := intervalDraining - time.Since(taken)
+			early := intervalDraining - time.Since(lastTaken)
 			if early <= 0 {
 				return 0, true
 			}

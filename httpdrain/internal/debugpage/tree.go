@@ -255,11 +255,11 @@ func (t *tree) prune(all bool) {
 	}
 }
 
-// setOpen decides which nodes show their children when the page is opened: all nodes if all is
+// setOpen decides which nodes show their children when the page is opened: all nodes if openAll is
 // true, otherwise those on the first two levels.
-func (n *node) setOpen(depth int, all bool) {
-	n.Open = all || depth < 2
+func (n *node) setOpen(depth int, openAll bool) {
+	n.Open = openAll || depth < 2
 	for _, child := range n.Children {
-		child.setOpen(depth+1, all)
+		child.setOpen(depth+1, openAll)
 	}
 }

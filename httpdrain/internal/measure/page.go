@@ -19,11 +19,11 @@ type section struct {
 	measure func(io.Writer) error // writes the section, which begins with "\n## " and the title
 }
 
-// writePage measures all sections or, if only is not empty, those whose names it has, separated by
-// commas. The other sections stay as they are on the page. If save is true, writePage writes the
-// page.
-func writePage(sections []section, only string, save bool) error {
-	names := strings.FieldsFunc(only, func(r rune) bool { return r == ',' })
+// writePage measures the sections whose names are in selected, separated by commas. If selected is
+// empty, it measures all sections. The other sections stay as they are on the page. If save is
+// true, writePage writes the page.
+func writePage(sections []section, selected string, save bool) error {
+	names := strings.FieldsFunc(selected, func(r rune) bool { return r == ',' })
 	for _, name := range names {
 		if !slices.ContainsFunc(sections, func(s section) bool { return s.name == name }) {
 			return fmt.Errorf("there is no section %q; -h lists them", name)

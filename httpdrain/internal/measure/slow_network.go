@@ -103,10 +103,10 @@ func dialAs(i int, addr string) (net.Conn, error) {
 	return d.Dial("tcp", addr)
 }
 
-// startProcess serves HTTP with graceful.Run and httpdrain if how is httpdrainServe, or with
-// net/http alone if it is netHTTP. The function stop ends the server, and returns the time from the
-// end of the lame duck to the end of the drain, and the error that main would get.
-func startProcess(how string, lameDuck time.Duration) (addr string, stop func() (time.Duration, error)) {
+// startProcess serves HTTP with graceful.Run and httpdrain if server is httpdrainServe, or with
+// net/http alone if server is netHTTP. The function stop ends the server, and returns the time from
+// the end of the lame duck to the end of the drain, and the error that main would get.
+func startProcess(server string, lameDuck time.Duration) (addr string, stop func() (time.Duration, error)) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
@@ -115,7 +115,7 @@ func startProcess(how string, lameDuck time.Duration) (addr string, stop func() 
 		io.Copy(io.Discard, r.Body)
 		io.WriteString(w, "ok")
 	}))
-	if how == netHTTP {
+	if server == netHTTP {
 		go srv.Serve(ln)
 		return ln.Addr().String(), func() (time.Duration, error) {
 			began := time.Now()

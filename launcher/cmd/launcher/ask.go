@@ -74,21 +74,21 @@ func ask(cmd *cobra.Command, at *place, wait bool, f func(ctx context.Context, t
 // The cases differ in what the user can do: other files for TLS, another user, a look at why the
 // launcher has ended, or another directory.
 //
-// The cases are told apart by why, the message of package grpc, because all have the code
+// The cases are told apart by grpcMessage, the message of package grpc, because all have the code
 // Unavailable. The message contains "while dialing" if no connection was made, and otherwise the
 // connection was lost during the call. The text in parentheses is for the cases that no sentence
 // here foresees.
-func unreachable(at *place, where, why string) error {
-	plain := transport.ExplainUnavailable(why)
+func unreachable(at *place, where, grpcMessage string) error {
+	plain := transport.ExplainUnavailable(grpcMessage)
 	// This is the text of package grpc that stands before the error of TLS. That error says whether
 	// the client or the launcher has refused, and what.
 	const handshake = "authentication handshake failed: "
-	switch _, refused, found := strings.Cut(strings.TrimSuffix(why, `"`), handshake); {
+	switch _, refused, found := strings.Cut(strings.TrimSuffix(grpcMessage, `"`), handshake); {
 	case found && at.remote != "":
 		return fmt.Errorf("launcher: TLS with %s failed: %s; check --cert, --key, --ca, and the host in --remote", where, refused)
 	case at.remote == "" && ofAnother(where):
 		return fmt.Errorf("launcher: the launcher at %s belongs to another user; run the command as that user, or as root (%s)", where, plain)
-	case at.remote == "" && !strings.Contains(why, "while dialing"): // the connection existed, so the launcher ended during the call
+	case at.remote == "" && !strings.Contains(grpcMessage, "while dialing"): // the connection existed, so the launcher ended during the call
 		return fmt.Errorf("launcher: the launcher at %s exited before it answered, and may or may not have done what was asked; check whether it runs again (%s)", where, plain)
 	case at.remote != "":
 		return fmt.Errorf("launcher: cannot connect to %s; is a launcher running there, with this admin.address? (%s)", where, plain)

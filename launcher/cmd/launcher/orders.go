@@ -35,12 +35,12 @@ type orders struct {
 }
 
 // flags adds the flags that all such commands have. The help text of the flag --wait is "wait
-// until", followed by the text until. If until is empty, there is no such flag, because the order
-// is done when the launcher has answered.
-func (o *orders) flags(cmd *cobra.Command, until string) {
+// until", followed by the condition. If condition is empty, there is no such flag, because the
+// order is done when the launcher has answered.
+func (o *orders) flags(cmd *cobra.Command, condition string) {
 	cmd.Flags().BoolVar(&o.json, "json", false, "print a JSON object for each name, each on a line of its own")
-	if until != "" {
-		cmd.Flags().BoolVar(&o.wait, "wait", false, "wait until "+until)
+	if condition != "" {
+		cmd.Flags().BoolVar(&o.wait, "wait", false, "wait until "+condition)
 	}
 	cmd.Flags().StringVar(&o.reason, "reason", "", "reason, for the log")
 }

@@ -79,8 +79,8 @@ const newLauncher = "a new launcher; undo these, or stop the launcher and start 
 // A reload applies the file of the launcher, so without this check a user who names another file
 // would believe that it was applied. Over the network the paths are those of another machine, and
 // nothing is compared. Paths are compared first, and then the files, which can have several paths
-// by links. The launcher reads the file read, which is empty if the program that runs the launcher
-// does not say which file it reads. Then nothing is compared either.
+// by links. The path in read is empty if the program that runs the launcher does not say which file
+// the launcher reads. Then nothing is compared either.
 func sameFile(at *place, read string) error {
 	if at.file == "" || read == "" || at.remote != "" {
 		return nil

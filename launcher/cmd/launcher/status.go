@@ -116,7 +116,7 @@ type view struct {
 
 // newView returns a view, with colours if w is a terminal that has colours and NO_COLOR is not set.
 //
-// All ages in a view are those at the time now, so its rows agree.
+// The view computes all ages for the time now, so that its rows agree.
 func newView(w io.Writer, now time.Time) view {
 	r := lipgloss.NewRenderer(w)
 	colour := func(c string) lipgloss.Style { return r.NewStyle().Foreground(lipgloss.Color(c)) }

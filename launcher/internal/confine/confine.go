@@ -54,8 +54,8 @@ func LookUp(g spec.Group) (as *proc.User, env []string, field string, err error)
 	return as, env, "", nil
 }
 
-// lookUpUser looks up the user of the group g. It stores the id of the user and the ids of the
-// user's groups in as.
+// lookUpUser looks up the user of the group g. It sets the fields of runAs to the id of the user
+// and the ids of the user's groups.
 //
 // The user is looked up by name, then by number. A number that no user of the machine has is
 // allowed, because in containers often no user has a name. Then the group must be configured,
@@ -63,7 +63,7 @@ func LookUp(g spec.Group) (as *proc.User, env []string, field string, err error)
 //
 // It returns the variables HOME, USER and LOGNAME, or none for a number that no user has. The
 // processes have the PATH of the launcher.
-func lookUpUser(g spec.Group, as *proc.User) (env []string, err error) {
+func lookUpUser(g spec.Group, runAs *proc.User) (env []string, err error) {
 	u, err := user.Lookup(g.User)
 	if err != nil {
 		u, err = user.LookupId(g.User)
@@ -76,7 +76,7 @@ func lookUpUser(g spec.Group, as *proc.User) (env []string, err error) {
 		case g.UserGroup == "":
 			return nil, fmt.Errorf("the user %s has no name on this machine, so its group is not known; name a group, too", g.User)
 		}
-		as.UID = uint32(id)
+		runAs.UID = uint32(id)
 		return nil, nil
 	}
 	uid, failed := strconv.ParseUint(u.Uid, 10, 32)
@@ -84,7 +84,7 @@ func lookUpUser(g spec.Group, as *proc.User) (env []string, err error) {
 	if err := errors.Join(failed, failedGroup); err != nil {
 		return nil, fmt.Errorf("a process cannot run as another user on this system: %w", err)
 	}
-	as.UID, as.GID = uint32(uid), uint32(gid)
+	runAs.UID, runAs.GID = uint32(uid), uint32(gid)
 	others, err := u.GroupIds()
 	if err != nil {
 		return nil, fmt.Errorf("the groups of the user %q are not known: %w", g.User, err)
@@ -93,7 +93,7 @@ func lookUpUser(g spec.Group, as *proc.User) (env []string, err error) {
 		// Package os/user returns ids of groups as strings, because some systems have ids that are
 		// not numbers.
 		if id, err := strconv.ParseUint(text, 10, 32); err == nil {
-			as.Groups = append(as.Groups, uint32(id))
+			runAs.Groups = append(runAs.Groups, uint32(id))
 		}
 	}
 	return []string{"HOME=" + u.HomeDir, "USER=" + u.Username, "LOGNAME=" + u.Username}, nil

@@ -32,10 +32,10 @@ type Result struct {
 func newResult() *Result { return &Result{done: make(chan struct{})} }
 
 // noRoll returns the result of an order to roll a group that begins no roll, so that callers have
-// nothing to wait for. The text in instead says what the group does.
-func noRoll(instead string) *Result {
+// nothing to wait for. otherAction says what the group does instead.
+func noRoll(otherAction string) *Result {
 	r := newResult()
-	r.instead = instead
+	r.instead = otherAction
 	r.set(nil)
 	return r
 }

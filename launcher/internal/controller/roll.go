@@ -121,11 +121,11 @@ func (c *Controller) rollBack(reason string) *Result {
 	return c.rollResult
 }
 
-// turnBack begins the rollback of the roll. why is the reason that the status of the roll shows,
-// and message is the end of the text of the event.
-func (c *Controller) turnBack(now time.Time, why, message string) {
+// turnBack begins the rollback of the roll. The status of the roll shows the reason, and the text
+// of the event ends with the message.
+func (c *Controller) turnBack(now time.Time, reason, message string) {
 	r := c.roll
-	r.Rollback(c.revisions.ByNumber[r.From].Rules(), c.view(now), why)
+	r.Rollback(c.revisions.ByNumber[r.From].Rules(), c.view(now), reason)
 	c.want(r.From)
 	c.publishStep("rolling back to revision %d: %s", r.From, message)
 }

@@ -12,26 +12,26 @@ import (
 )
 
 // adopt returns the machine of a process that a new launcher has adopted, and its first actions.
-// How long ago the process became ready is in ready, and how long ago its stop began is in
-// stopping; 0 means never.
-func adopt(cfg spec.Group, ready, stopping time.Duration) (*simulation, []string) {
+// sinceReady is the time since the process became ready, and sinceStop the time since its stop
+// began; 0 means that this has not happened.
+func adopt(cfg spec.Group, sinceReady, sinceStop time.Duration) (*simulation, []string) {
 	m := simulate(cfg)
 	e := lifecycle.Event{Kind: lifecycle.OnAdopted, Reason: "test"}
-	if ready > 0 {
-		e.ReadyAt = m.now.Add(-ready)
+	if sinceReady > 0 {
+		e.ReadyAt = m.now.Add(-sinceReady)
 	}
-	if stopping > 0 {
-		e.StopAt = m.now.Add(-stopping)
+	if sinceStop > 0 {
+		e.StopAt = m.now.Add(-sinceStop)
 	}
 	return m, m.step(e)
 }
 
 // adoptAsked returns the machine of an adopted process, and its first actions. The earlier launcher
-// decided to stop the process, and told it so, the time asked ago. If granted is not 0, the process
-// has requested more time and may take that long from now on.
-func adoptAsked(cfg spec.Group, asked, granted time.Duration) (*simulation, []string) {
+// decided to stop the process, and told it so. sinceAsked is the time since then. If granted is not
+// 0, the process has requested more time and may take that long from now on.
+func adoptAsked(cfg spec.Group, sinceAsked, granted time.Duration) (*simulation, []string) {
 	m := simulate(cfg)
-	e := lifecycle.Event{Kind: lifecycle.OnAdopted, Reason: "test", StopAt: m.now.Add(-asked), AskedAt: m.now.Add(-asked)}
+	e := lifecycle.Event{Kind: lifecycle.OnAdopted, Reason: "test", StopAt: m.now.Add(-sinceAsked), AskedAt: m.now.Add(-sinceAsked)}
 	if granted > 0 {
 		e.GrantedUntil = m.now.Add(granted)
 	}

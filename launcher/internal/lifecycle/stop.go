@@ -237,15 +237,15 @@ const maxReports = 10
 const unknownRequests = math.MaxInt32
 
 // countRequests returns a report for each request for more time since the last poll, even if the
-// requested time has already passed. made is how many requests the process has made in total, 0 if
-// it does not count them. A process that does not count its requests has made a new one whenever
-// needsTime is set.
-func (m *Machine) countRequests(made int32, needsTime bool) (actions []Action) {
-	added := int64(made) - int64(m.requests)
-	if needsTime && (made == 0 || added < 0) {
+// requested time has already passed. total is how many requests the process has made, 0 if it does
+// not count them. A process that does not count its requests has made a new one whenever needsTime
+// is set.
+func (m *Machine) countRequests(total int32, needsTime bool) (actions []Action) {
+	added := int64(total) - int64(m.requests)
+	if needsTime && (total == 0 || added < 0) {
 		added = 1
 	}
-	m.requests = made
+	m.requests = total
 	for range min(added, maxReports) {
 		m.Extensions++
 		actions = append(actions, Action{Kind: DoReportExtension, Request: m.Extensions})

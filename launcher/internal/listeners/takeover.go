@@ -44,9 +44,9 @@ func Reserve(earlier statefile.State, groups []spec.Group) {
 
 // takeOver returns the socket of an earlier launcher for the address l of a group. Connections that
 // are waiting on the socket go on waiting. It returns nil if there is no such socket, or no process
-// and no guardian has it open any more. It does not return a socket in set, those that the group
-// has already taken over: two listeners with port 0 need two sockets. takeOver resolves the host of
-// l only if another group's socket could match.
+// and no guardian has it open any more. It does not return one of the sockets in set, which the
+// group has already taken over: two listeners with port 0 need two sockets. takeOver resolves the
+// host of l only if another group's socket could match.
 func takeOver(earlier statefile.State, group string, l spec.Listen, resolve func() (spec.Listen, error), set Set) (net.Listener, error) {
 	unused := func(s statefile.Socket) bool {
 		return !slices.ContainsFunc(set.files, func(f *os.File) bool { return inodeOf(f) == s.Inode })

@@ -89,13 +89,13 @@ type splitter struct {
 }
 
 // pass splits one piece after the other off the line, and calls the function f with each. It splits
-// off at least one piece, ends when what is left has fewer than least bytes, and returns what is
-// left. If least is 0, the line ends here and nothing is left.
+// off at least one piece, ends when fewer than minBytes bytes are left, and returns these. If
+// minBytes is 0, the line ends here and nothing is left.
 //
 // A piece that is only the rest of a secret is left out: its beginning has been masked already. An
 // empty line is passed on, because the process has printed it.
-func (s *splitter) pass(line string, least int) (left string) {
-	for again := true; again; again = line != "" && len(line) >= least {
+func (s *splitter) pass(line string, minBytes int) (left string) {
+	for again := true; again; again = line != "" && len(line) >= minBytes {
 		inSecret := s.covered > 0
 		var piece string
 		piece, line, s.covered = s.masker.Split(line, s.maxLine, s.covered)

@@ -30,7 +30,7 @@ type Check func(ctx context.Context, p spec.Probe) error
 // each change of the verdict; a success is reported with a nil error. After a failure of the
 // startup or liveness probe, that probe ends. Watch returns when all probes have ended.
 //
-// The process was started at the time started. The initial delay of the probes counts from it.
+// The initial delay of the probes counts from started, the time at which the process was started.
 //
 // The function report is called on the goroutines of the probes. So two of its calls can happen at
 // the same time, and one call can come after ctx has ended.

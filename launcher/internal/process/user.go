@@ -17,13 +17,13 @@ type sockets struct {
 }
 
 // socketsIn sets the paths of the sockets of the process. The sockets that the process makes are in
-// the directory theirs, and the socket that the launcher makes for its messages is in the directory
-// ours. The launcher's own socket has the path launcher. The user with the uid owner can use the
+// processDir, and the socket that the launcher makes for its messages is in launcherDir.
+// launcherSocket is the path of the launcher's own socket. The user with the uid owner can use the
 // sockets, too; -1 stands for the launcher's user.
-func (p *Process) socketsIn(theirs, ours, launcher string, owner int) {
+func (p *Process) socketsIn(processDir, launcherDir, launcherSocket string, owner int) {
 	p.sockets = sockets{
-		statefile.FileOf(theirs, p.id, statefile.LifecycleSocket), statefile.FileOf(theirs, p.id, statefile.ServiceSocket),
-		statefile.FileOf(ours, p.id, statefile.NotifySocket), launcher, owner,
+		statefile.FileOf(processDir, p.id, statefile.LifecycleSocket), statefile.FileOf(processDir, p.id, statefile.ServiceSocket),
+		statefile.FileOf(launcherDir, p.id, statefile.NotifySocket), launcherSocket, owner,
 	}
 	p.conn.SetSocket(p.sockets.lifecycle, owner)
 }

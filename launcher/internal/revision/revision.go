@@ -90,7 +90,7 @@ func (s Shortfall) desired(cfg spec.Group) int {
 }
 
 // Message says how many processes of a group with this configuration have finished, and that they
-// are not started again. Besides those, the group still desires the number of processes in desired.
+// are not started again. desired is how many processes the group desires besides those.
 func (s Shortfall) Message(desired int, cfg spec.Group) string {
 	text := fmt.Sprintf("%d of %d have finished", s.Finished, s.Finished+desired)
 	if cfg.Job && desired == 0 {

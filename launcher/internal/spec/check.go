@@ -368,13 +368,13 @@ func (k *checker) hostPort(field Field, address string) (port int) {
 }
 
 // tls checks that all three files are named if they are needed, and that none is named otherwise.
-// Its errors name by, which needs the files.
-func (k *checker) tls(field Field, t TLS, needed bool, by string) {
+// Its errors name the setting that needs the files.
+func (k *checker) tls(field Field, t TLS, needed bool, setting string) {
 	switch {
 	case !needed:
-		k.must(t == TLS{}, field, "has no effect without %s", by)
+		k.must(t == TLS{}, field, "has no effect without %s", setting)
 	case t == TLS{}:
-		k.must(false, field, "is missing; %s needs %s, %s and %s", by, field+".Cert", field+".Key", field+".CA")
+		k.must(false, field, "is missing; %s needs %s, %s and %s", setting, field+".Cert", field+".Key", field+".CA")
 	default:
 		k.must(t.Cert != "", field+".Cert", "is missing")
 		k.must(t.Key != "", field+".Key", "is missing")

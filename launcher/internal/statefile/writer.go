@@ -46,12 +46,12 @@ const (
 	maxRetryPause = 30 * time.Second
 )
 
-// NewWriter returns a Writer for the file at path, which contains the state before until the first
-// write. The Writer calls the function state to get what to write. It calls the function report
-// with an error when writing begins to fail, and with nil when writing works again.
-func NewWriter(path string, before State, state func() State, report func(error)) *Writer {
+// NewWriter returns a Writer for the file at path. current is the state that the file contains now.
+// The Writer calls the function state to get what to write. It calls the function report with an
+// error when writing begins to fail, and with nil when writing works again.
+func NewWriter(path string, current State, state func() State, report func(error)) *Writer {
 	w := &Writer{path: path, state: state, report: report, changed: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
-	w.setWritten(before)
+	w.setWritten(current)
 	return w
 }
 

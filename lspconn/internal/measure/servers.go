@@ -44,10 +44,10 @@ var known = []realServer{
 
 const realTimeout = 15 * time.Second
 
-// realServers closes the installed servers side by side, at rest and under load. If only is not
-// empty, it has the names of the servers to measure, separated by commas. In CI, realServers fails
-// if one of these servers is not installed.
-func realServers(w io.Writer, folder, only string, load int) error {
+// realServers closes the installed servers side by side, at rest and under load. The names of the
+// servers to measure are in selected, separated by commas. If selected is empty, all of them are
+// measured. In CI, realServers fails if one of these servers is not installed.
+func realServers(w io.Writer, folder, selected string, load int) error {
 	dir, err := os.MkdirTemp("", "measure-")
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func realServers(w io.Writer, folder, only string, load int) error {
 	}
 	var installed []realServer
 	for _, s := range known {
-		if only != "" && !slices.Contains(strings.Split(only, ","), s.name) {
+		if selected != "" && !slices.Contains(strings.Split(selected, ","), s.name) {
 			continue
 		}
 		files[s.file] = s.text
@@ -80,8 +80,8 @@ func realServers(w io.Writer, folder, only string, load int) error {
 			return err
 		}
 	}
-	if want := strings.Count(only, ",") + 1; only != "" && len(installed) < want && os.Getenv("CI") != "" {
-		return fmt.Errorf("-only %s: %d of these %d servers are installed in %s; install them: make servers", only, len(installed), want, folder)
+	if want := strings.Count(selected, ",") + 1; selected != "" && len(installed) < want && os.Getenv("CI") != "" {
+		return fmt.Errorf("-only %s: %d of these %d servers are installed in %s; install them: make servers", selected, len(installed), want, folder)
 	}
 	fmt.Fprintf(w, "\n## Real servers\n\n%d servers, each with an open document, closed side by side: at rest, and beside %d busy processes.\n\n", len(installed), load)
 	if len(installed) == 0 {
