@@ -1,9 +1,11 @@
 package proc
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -100,9 +102,18 @@ func (p *Process) SetSlowest(d time.Duration) {
 func EnableCPU() error { return enable(ownCgroup(), Limits{CPUs: 1}.controllers()) }
 
 // EnableMemoryIn checks whether this program can limit memory, and then enables the controller of
-// memory for the children of a cgroup, which counts from then on as the one of this program.
-func EnableMemoryIn(cgroup string) error {
+// memory for the children of a cgroup, which counts from then on as the one of this program. It
+// calls write instead of writing to a file of the cgroup, and returns an error if another goroutine
+// could write meanwhile.
+func EnableMemoryIn(cgroup string, write func(file, text string) error) error {
 	ownCgroup = func() string { return cgroup }
+	writeFile = func(path, text string) error {
+		if enabling.TryLock() {
+			enabling.Unlock()
+			return errors.New("the mutex is not locked")
+		}
+		return write(strings.TrimPrefix(path, cgroup+"/"), text)
+	}
 	if err := CheckLimits(Limits{Memory: 1}); err != nil {
 		return err
 	}

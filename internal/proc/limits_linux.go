@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -87,34 +88,54 @@ func isThreaded(cgroup string) bool {
 	return slices.Equal(words(cgroup, "cgroup.type"), []string{"domain", "threaded"})
 }
 
+// enabling is locked by enable. If two processes with limits are started at the same time, both
+// calls of enable could find the cgroup threaded. The second call would then disable the controller
+// of CPU time after the first process has got its limit, and the kernel would forget that limit.
+var enabling sync.Mutex
+
 // enable enables controllers for the children of a cgroup. If this program is in that cgroup, and
 // it is not the root cgroup, enable first moves the program into mainCgroup.
 //
 // The kernel refuses to enable the controller of memory while the cgroup contains processes
 // (EBUSY), but not that of CPU time: the cgroup becomes threaded (see isThreaded). So enable moves
 // the processes before it asks the kernel. If another program has enabled such a controller before,
-// enable disables it for the time of the move, which the kernel would refuse otherwise.
+// enable disables it for the time of the move, which the kernel would refuse otherwise. It enables
+// that controller again even if the move fails.
 func enable(cgroup string, controllers []string) error {
+	enabling.Lock()
+	defer enabling.Unlock()
 	moves := cgroup == ownCgroup() && isInnerCgroup(cgroup)
 	switch on := words(cgroup, "cgroup.subtree_control"); {
 	case moves && isThreaded(cgroup) && len(on) > 0:
 		if err := control(cgroup, "-", on); err != nil {
 			return err
 		}
-		controllers = append(on, controllers...)
+		err := moveAndEnable(cgroup, append(slices.Clone(on), controllers...))
+		if err == nil {
+			return nil
+		}
+		if again := control(cgroup, "+", on); again != nil {
+			err = fmt.Errorf("%w; the cgroup %s has lost the controllers %s, which cannot be enabled again: %w", err, cgroup, strings.Join(on, " "), again)
+		}
+		return err
 	case enabled(cgroup, controllers):
 		return nil
+	case moves:
+		return moveAndEnable(cgroup, controllers)
 	}
-	// A process can start another one while the processes are being moved, so moving all of them
-	// may take several attempts.
+	return control(cgroup, "+", controllers)
+}
+
+// moveAndEnable moves this program out of a cgroup and enables controllers there. A process can
+// start another one while the processes are being moved, so moving all of them may take several
+// attempts.
+func moveAndEnable(cgroup string, controllers []string) error {
 	for tries := 1; ; tries++ {
-		if moves {
-			if err := moveDown(cgroup); err != nil {
-				return err
-			}
+		if err := moveDown(cgroup); err != nil {
+			return err
 		}
 		err := control(cgroup, "+", controllers)
-		if !moves || tries == 10 || !errors.Is(err, syscall.EBUSY) {
+		if tries == 10 || !errors.Is(err, syscall.EBUSY) {
 			return err
 		}
 	}
@@ -123,8 +144,12 @@ func enable(cgroup string, controllers []string) error {
 // control enables controllers for the children of a cgroup, with the sign "+", or disables them,
 // with "-".
 func control(cgroup, sign string, controllers []string) error {
-	return os.WriteFile(filepath.Join(cgroup, "cgroup.subtree_control"), []byte(sign+strings.Join(controllers, " "+sign)), 0)
+	return writeFile(filepath.Join(cgroup, "cgroup.subtree_control"), sign+strings.Join(controllers, " "+sign))
 }
+
+// writeFile writes to a file of a cgroup. Tests replace it to record the writes, and to refuse some
+// as the kernel does.
+var writeFile = func(path, text string) error { return os.WriteFile(path, []byte(text), 0) }
 
 // moveDown moves this program, and then the processes that it has started in its own cgroup, from
 // that cgroup into mainCgroup below it. Processes that this program starts from then on begin in
@@ -137,7 +162,7 @@ func moveDown(cgroup string) error {
 			continue
 		}
 		// ESRCH: the process has ended since it was listed, so it need not be moved.
-		if err := os.WriteFile(filepath.Join(below, "cgroup.procs"), []byte(pid), 0); err != nil && !errors.Is(err, syscall.ESRCH) {
+		if err := writeFile(filepath.Join(below, "cgroup.procs"), pid); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return err
 		}
 	}

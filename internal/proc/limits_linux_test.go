@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,50 +35,58 @@ func init() {
 		forever()
 	}
 
-	// The role "enables-in" enables the controller of memory in the directory args[0], and prints
-	// the error.
+	// The role "enables-in" enables the controller of memory in the directory args[0]. It prints
+	// what it would write to which files, and the error. Writes fail to the file args[1], and those
+	// with the text args[2], where _ stands for a space, fail as if processes stayed in the cgroup.
 	roles["enables-in"] = func(args []string) {
-		fmt.Println(proc.EnableMemoryIn(args[0]))
+		writes := ""
+		err := proc.EnableMemoryIn(args[0], func(file, text string) error {
+			writes += fmt.Sprintf("%s to %s, ", strings.ReplaceAll(text, strconv.Itoa(os.Getpid()), "PID"), file)
+			switch {
+			case file == args[1]:
+				return syscall.EACCES
+			case text == strings.ReplaceAll(args[2], "_", " "):
+				return syscall.EBUSY
+			}
+			return nil
+		})
+		fmt.Printf("%serror: %v\n", strings.ReplaceAll(writes, "cgroup.subtree_control", "CONTROL"), err)
 		forever()
 	}
 }
 
 // If another program has enabled the controller of CPU time in the cgroup of this program, the
-// kernel has made the cgroup threaded: it accepts no process below it. So this program moves out of
-// it also if the controller that it needs is enabled already, and enables the earlier one again.
-// With processes of other programs in the cgroup, it is an error.
+// kernel has made the cgroup threaded: it accepts no process below it. So this program disables the
+// controller, moves out of the cgroup, and enables the controller again, even if the one that it
+// needs is enabled already, and even if the move fails. With processes of other programs in the
+// cgroup, it writes nothing and returns an error. While it writes, no other call of enable does.
 //
 // The cgroup is a directory with the files that the kernel would have: few machines that run this
 // test let a program enable a controller.
 func TestLimits_ProgramLeavesCgroupThatIsThreaded(t *testing.T) {
-	for _, c := range []struct{ on, others, errors string }{
-		{"cpu", "", "<nil>"},
-		{"cpu memory", "", "<nil>"},
-		{"cpu memory", "1", "the cgroup DIR has other processes, such as pid 1; start this program in a cgroup of its own, as systemd does"},
+	const moved = "PID to swansong.main/cgroup.procs, "
+	for _, c := range []struct{ on, others, refuses, want string }{
+		{"cpu", "", "- -", "-cpu to CONTROL, " + moved + "+cpu +memory to CONTROL, error: <nil>"},
+		{"cpu memory", "", "- -", "-cpu -memory to CONTROL, " + moved + "+cpu +memory +memory to CONTROL, error: <nil>"},
+		{"cpu memory", "1", "- -", "error: the cgroup DIR has other processes, such as pid 1; start this program in a cgroup of its own, as systemd does"},
+		{"cpu", "", "swansong.main/cgroup.procs -", "-cpu to CONTROL, " + moved + "+cpu to CONTROL, error: permission denied"},
+		{"cpu", "", "- +cpu_+memory", "-cpu to CONTROL, " + strings.Repeat(moved+"+cpu +memory to CONTROL, ", 10) + "+cpu to CONTROL, error: device or resource busy"},
+		{"cpu", "", "swansong.main/cgroup.procs +cpu", "-cpu to CONTROL, " + moved + "+cpu to CONTROL, error: permission denied; " +
+			"the cgroup DIR has lost the controllers cpu, which cannot be enabled again: device or resource busy"},
 	} {
 		dir := t.TempDir()
 		if err := os.Mkdir(filepath.Join(dir, "swansong.main"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		for file, text := range map[string]string{"cgroup.type": "domain threaded\n", "cgroup.subtree_control": c.on + "\n", "cgroup.controllers": "cpu memory\n",
-			"cgroup.procs": c.others + "\n", "swansong.main/cgroup.procs": ""} {
+			"cgroup.procs": c.others + "\n"} {
 			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		program := start(t, self("enables-in "+dir))
-		testkit.Equal(t, "error", strings.ReplaceAll(readLine(t, program), dir, "DIR"), c.errors)
-		moved, controllers := strconv.Itoa(program.Pid()), "+"+strings.ReplaceAll(c.on, " ", " +")+" +memory"
-		if c.others != "" {
-			moved, controllers = "", c.on+"\n"
-		}
-		for file, want := range map[string]string{"swansong.main/cgroup.procs": moved, "cgroup.subtree_control": controllers} {
-			got, err := os.ReadFile(filepath.Join(dir, file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			testkit.Equal(t, "content of "+file, string(got), want)
-		}
+		program := start(t, self("enables-in "+dir+" "+c.refuses))
+		got := strings.ReplaceAll(readLine(t, program), dir, "DIR")
+		testkit.Equal(t, fmt.Sprintf("writes with %q enabled, if the kernel refuses %q", c.on, c.refuses), got, c.want)
 	}
 }
 
