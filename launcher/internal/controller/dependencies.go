@@ -17,14 +17,15 @@ func (c *Controller) AwaitsDependencies() bool { return c.awaitsDependencies }
 
 // describeWait says for an operator why no process of the group is replaced: none runs yet.
 func (c *Controller) describeWait() string {
-	text := "nothing is replaced, because no process of the group runs yet"
-	switch {
-	case len(c.waitsFor) == 0: // the group has not looked yet at those that it depends on
+	const text = "nothing is replaced, because no process of the group runs yet"
+	if len(c.waitsFor) == 0 { // the group has not checked yet those that it depends on
 		return text
-	case c.Config().Job:
-		return text + ": it waits for " + strings.Join(c.waitsFor, ", ")
 	}
-	return text + ": it waits for " + strings.Join(c.waitsFor, ", ") + "; launcher start " + c.name + " --wait waits until it is healthy"
+	advice := ""
+	if !c.Config().Job {
+		advice = "; launcher start " + c.name + " --wait waits until it is healthy"
+	}
+	return text + ": it waits for " + strings.Join(c.waitsFor, ", ") + advice
 }
 
 // WaitFor records the names of the groups for which this one waits, for [Health].
