@@ -52,6 +52,23 @@ func TestLauncherDeath_NextLauncherRollsProcessesToItsConfiguration(t *testing.T
 	}
 }
 
+// Before the next launcher stops kept processes that were started with another configuration, it
+// runs its own hooks, with the environment of its own configuration.
+func TestLauncherDeath_HooksOfAdoptedProcessesHavePresentEnvironment(t *testing.T) {
+	t.Setenv("OF_LAUNCHER", "visible")
+	g := kept(runners("web", 1))
+	g.Env = append(g.Env, "OWN=old")
+	cfg, _ := orphans(t, g)
+	file := filepath.Join(cfg.Dir, "variables")
+	now := &cfg.Groups[0]
+	now.ClearEnv, now.Env = true, append(slices.Clone(now.Env), "OWN=new of {id}")
+	now.PreStop = []launcher.Hook{{Command: []string{"/bin/sh", "-c", `echo "$OWN, $OF_LAUNCHER, $SWANSONG_PROCESS_ID" > ` + file}, Timeout: time.Minute}}
+	launchWith(t, cfg).until("the roll ends", func(e launcher.Event) bool { return e.Kind == launcher.RollDone })
+	text, err := os.ReadFile(file)
+	testkit.Equal(t, "error", err, nil)
+	testkit.Equal(t, "variables of the hook", string(text), "new of web-1, , web-1\n")
+}
+
 // While the next launcher waits for canaries, a kept process fails. It is replaced at once by a
 // process of the new configuration, because the launcher does not know the old one.
 func TestLauncherDeath_FailedProcessIsReplacedWhileRollWaitsForCanary(t *testing.T) {

@@ -52,6 +52,9 @@ func TestRecover_AfterItNextLauncherAdoptsProcesses(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(runners("web", 2)))
 	g.Listen = []launcher.Listen{{Name: "http", Address: freeAddress(t)}}
+	hooks := filepath.Join(t.TempDir(), "hooks")
+	g.Env = append(g.Env, "OWN=of {id}")
+	g.PreStop = []launcher.Hook{{Command: []string{"/bin/sh", "-c", `echo "$OWN" > ` + hooks + "-{id}"}, Timeout: time.Minute}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: briefGuardian, Groups: []launcher.GroupConfig{g}}
 	startAnother(t, cfg, "").prints("ready").kill()
 	pids := []int{b.awaitProcess(t, "web-1"), b.awaitProcess(t, "web-2")}
@@ -99,6 +102,11 @@ func TestRecover_AfterItNextLauncherAdoptsProcesses(t *testing.T) {
 	testkit.Equal(t, "reason of the roll", h.events[begun].Message, "to revision 2: it is not known how processes were started that launcher recover has found")
 	testkit.Equal(t, "smallest number of ready processes", leastReady(h), 2)
 	testkit.Equal(t, "running", names(h.running("web")), []string{"web-3", "web-4"})
+	for _, id := range []string{"web-1", "web-2"} {
+		text, err := os.ReadFile(hooks + "-" + id)
+		testkit.Equal(t, "error", err, nil)
+		testkit.Equal(t, "variable of the hook of "+id, string(text), "of "+id+"\n")
+	}
 	if err := fetch(&http.Client{Timeout: tooLong}, "http://"+g.Listen[0].Address); err != nil {
 		t.Error(err)
 	}

@@ -66,17 +66,19 @@ func (c *Controller) Restore(r statefile.Group) {
 
 // Adopt adopts the processes of the group that have outlived an earlier launcher.
 //
-// A process that was started with another configuration than the present one keeps that
-// configuration until it is replaced, except for the pre-stop hooks, which are the present ones:
-// the state file has none. A configuration that an upgrade has handed over is complete, so the
+// A process that was started with another configuration than the present one, or that launcher
+// recover has found, keeps that configuration until it is replaced, except for the pre-stop hooks:
+// the state file has none of them, so they are the present ones, and have the environment of the
+// present configuration. A configuration that an upgrade has handed over is complete, so the
 // process keeps all of it.
 func (c *Controller) Adopt() {
 	for _, found := range c.unadopted {
 		cfg := *c.Config()
 		if found.Digest != statefile.Digest(cfg) {
-			hooks := cfg.PreStop
+			present := cfg
 			cfg = found.Config
-			cfg.PreStop = hooks
+			// The process runs already, so only its hooks use the environment.
+			cfg.PreStop, cfg.Env, cfg.ClearEnv = present.PreStop, present.Env, present.ClearEnv
 		}
 		handed, known := c.handed[found.ID]
 		if known {
