@@ -1,5 +1,5 @@
 // Limits lists Go files and functions that are too long or too complex to read in one go, and lines
-// of comment that are too long.
+// of comment and of Markdown that are too long.
 //
 // A file may have 400 lines, a function 80 lines and a cyclomatic complexity of 20. A function
 // that exceeds a limit needs a reason in its doc comment, in a sentence that contains
@@ -8,6 +8,9 @@
 //
 // A line of comment ends at column 100, where a tab counts as four columns. Preformatted text in a
 // comment, comments after code, and the output of examples may be longer.
+//
+// A line of Markdown ends at column 120. Tables, code blocks and lines without a space, such as a
+// link, may be longer, and so may the lines of pages that a program has written.
 //
 //	go run ./tools/limits [folder]
 package main
@@ -30,6 +33,7 @@ const (
 	maxFuncLines  = 80
 	maxComplexity = 20
 	maxColumn     = 100
+	maxMarkdown   = 120
 	tabWidth      = 4
 	marker        = "is long because "
 )
@@ -50,10 +54,13 @@ func main() {
 			}
 			return nil
 		}
-		if !strings.HasSuffix(path, ".go") {
-			return nil
+		var found []string
+		switch filepath.Ext(path) {
+		case ".go":
+			found, err = check(path)
+		case ".md":
+			found, err = checkMarkdown(path)
 		}
-		found, err := check(path)
 		for _, line := range found {
 			fmt.Println(line)
 		}
@@ -65,7 +72,7 @@ func main() {
 		os.Exit(2)
 	}
 	if excesses > 0 {
-		fmt.Printf("limits: %d too long or too complex; wrap comments; split code, or say why not in a doc comment: %q\n", excesses, marker+"it …")
+		fmt.Printf("limits: %d too long or too complex; wrap comments and Markdown; split code, or say why not in a doc comment: %q\n", excesses, marker+"it …")
 		os.Exit(1)
 	}
 }
@@ -113,6 +120,26 @@ func checkComments(path string) (found []string, err error) {
 		end := tabWidth*(len(line)-len(comment)) + utf8.RuneCountInString(comment)
 		if strings.HasPrefix(comment, "// ") && end > maxColumn {
 			found = append(found, fmt.Sprintf("%s:%d: the comment ends at column %d, the limit is %d", path, i+1, end, maxColumn))
+		}
+	}
+	return found, nil
+}
+
+// checkMarkdown returns a line of text for each line of a Markdown file that is too long.
+func checkMarkdown(path string) (found []string, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil || strings.Contains(string(text), "; do not edit.") {
+		return nil, err
+	}
+	inCode := false
+	for i, line := range strings.Split(string(text), "\n") {
+		words := strings.TrimLeft(line, " -")
+		if strings.HasPrefix(words, "```") {
+			inCode = !inCode
+		}
+		exempt := inCode || strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "|") || !strings.Contains(words, " ")
+		if end := utf8.RuneCountInString(line); end > maxMarkdown && !exempt {
+			found = append(found, fmt.Sprintf("%s:%d: the line ends at column %d, the limit is %d", path, i+1, end, maxMarkdown))
 		}
 	}
 	return found, nil

@@ -38,3 +38,34 @@ func TestCheck_ListsLongCommentLines(t *testing.T) {
 		testkit.Equal(t, name, found, want)
 	}
 }
+
+// A line of Markdown may end at column 120 and not at column 121. Tables, code blocks, a link alone
+// on a line, and pages that a program has written have no limit.
+func TestCheckMarkdown_ListsLongLines(t *testing.T) {
+	line := func(begin string, width int) string {
+		return begin + " " + strings.Repeat("é", width-len(begin)-1) + "\n"
+	}
+	prose := line("a", 120) + line("- a", 121) + "\n```\n" + line("a", 200) + "```\n\n" + line("a", 121)
+	exempt := line("|", 200) + line("    a", 200) + "- [" + strings.Repeat("x", 200) + "](page.md)\n"
+	for name, test := range map[string]struct {
+		text string
+		want []string
+	}{
+		"prose":     {prose, []string{":2: the line ends at column 121, the limit is 120", ":8: the line ends at column 121, the limit is 120"}},
+		"exempt":    {exempt, nil},
+		"generated": {"Produced by `make x`; do not edit.\n" + line("a", 200), nil},
+	} {
+		path := filepath.Join(t.TempDir(), "page.md")
+		if err := os.WriteFile(path, []byte(test.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		found, err := checkMarkdown(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range found {
+			found[i] = strings.TrimPrefix(found[i], path)
+		}
+		testkit.Equal(t, name, found, test.want)
+	}
+}
