@@ -377,25 +377,53 @@ func TestLogs_FollowContinuesUntilLauncherExits(t *testing.T) {
 	s := newSite(t, web+"    logs: {max_line: 64}\n")
 	s.write(strings.Replace(web, "1ms]", "1ms, -v]", 1))
 	d := s.runs()
-	followed := make(chan string, 1)
-	go func() {
-		out, _, _ := s.says("logs", "-f", s.file(), "--follow", "web")
-		followed <- out
-	}()
-	events := make(chan string, 1)
-	go func() {
-		out, _, _ := s.says("events", "-f", s.file())
-		events <- out
-	}()
-	s.must("restart", "web", "--wait")
-	s.must("restart", "web", "--wait")
+	logsBegun, logs := s.follows("logs", "--follow", "web")
+	eventsBegun, events := s.follows("events")
+	restarts := 0
+	for _, begun := range []<-chan struct{}{logsBegun, eventsBegun} {
+		for received := false; !received; { // restart until the command has printed a line
+			s.must("restart", "web", "--wait")
+			restarts++
+			select {
+			case <-begun:
+				received = true
+			default:
+			}
+		}
+	}
 	d.stops()
-	if out := <-followed; !strings.Contains(out, "web-3 err | ") {
+	if out := <-logs; !strings.Contains(out, fmt.Sprintf("web-%d err | ", restarts+1)) {
 		t.Errorf("the last process is missing:\n%s", out)
 	}
 	if out := <-events; !strings.Contains(out, "COMPLETE") {
 		t.Errorf("the last event is missing:\n%s", out)
 	}
+}
+
+// The method follows starts a command that continues until the launcher exits. begun is closed when
+// the command has printed a line, or has ended without one. When the command has ended, output
+// receives all that it has printed.
+func (s *site) follows(args ...string) (begun <-chan struct{}, output <-chan string) {
+	s.t.Helper()
+	cmd := exec.Command(command, append(args, "-f", s.file())...)
+	cmd.Env = s.environment()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	first, all := make(chan struct{}), make(chan string, 1)
+	go func() {
+		lines := bufio.NewReader(out)
+		text, _ := lines.ReadString('\n')
+		close(first)
+		rest, _ := io.ReadAll(lines)
+		cmd.Wait()
+		all <- text + string(rest)
+	}()
+	return first, all
 }
 
 // ^C ends a command that would continue for ever, with exit code 0.
