@@ -19,9 +19,9 @@ import (
 // functions from a buffered channel, with the loop of a library, and with a pool of one worker.
 // loopNotes say why there are no other peers.
 //
-// The rows with a number of producers are warm. A collection precedes each timed run, and of two
-// collections the second frees the memory of empty queues. So each run would begin with a queue
-// that has no memory, which a busy program has only at its start.
+// The rows with a number of producers are warm. A garbage collection precedes each timed run, and
+// two collections in a row free the memory that empty queues keep. So a run that is not warm begins
+// with a queue that has no memory. In a busy program that happens only at the start.
 func loopRows() (rs []row) {
 	for _, producers := range []int{1, 2, 8, 64} {
 		what := fmt.Sprintf("Post until the callback has run, producers: %d", producers)

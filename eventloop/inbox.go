@@ -306,8 +306,9 @@ func (b *inbox) stop() (from State, changed bool) {
 // the loop must check its timers and its state; drained is then true if no callback will follow.
 //
 // take removes all chunks from the queue at once and links them, so it locks mu once for all of
-// them. When it locked mu for each chunk, busy producers held it most of those times. The loop's
-// goroutine then waited until a producer gave up its processor, while the queue grew.
+// them. If it locked mu for each chunk, a busy producer would usually hold mu at that moment. The
+// loop's goroutine would then wait until the producer gives up its processor, and the queue would
+// grow.
 func (b *inbox) take(old *chunk) (c *chunk, drained bool) {
 	if old != nil {
 		c = old.next

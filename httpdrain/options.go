@@ -53,15 +53,15 @@ func WithName(name string) Option {
 //   - least, if nothing else is known of the connection,
 //   - four times its round-trip time, if the kernel knows it (Linux),
 //   - twice the usual time between two requests, counted from the latest one, if the next one
-//     should come before most has passed,
+//     should come within the time most,
 //
 // whichever is longest, but no longer than most. On HTTP/2 the client is told to open no more
 // streams: once it has confirmed that, the linger is 100 ms, or least if that is shorter.
 //
 // While a client sends requests on some of its connections, the others are kept as well: until the
-// client has sent no request for a second, or most has passed since the stop. All connections from
-// one IP address count as those of one client. A proxy that has lost one connection of its pool
-// goes on with another, which may have been idle for long.
+// client has sent no request for a second, or the time most has passed since the stop. All
+// connections from one IP address count as those of one client. A proxy that has lost one
+// connection of its pool goes on with another, which may have been idle for long.
 //
 // The drain of a server with idle connections takes about as long as the longest linger. most
 // should be clearly below the time until Force.

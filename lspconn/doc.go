@@ -11,9 +11,9 @@
 // A [Conn] owns the server process, its pipes, the order in which messages are written, and the
 // life cycle. It sends initialize, initialized, $/cancelRequest, shutdown and exit. The caller
 // sends all other messages, with parameters as [json.RawMessage] or, by the functions [Call] and
-// [Notify], as Go types. So documents, progress, registrations and edits are the caller's: the
-// program examples/lsphover of this module has all of them. A [Manager] keeps one connection per
-// key, starts a connection when it is first requested, and closes all of them in parallel under one
+// [Notify], as Go types. So the caller handles documents, progress, registrations and edits. The
+// program examples/lsphover of this module shows how. A [Manager] keeps one connection per key,
+// starts a connection when it is first requested, and closes all of them in parallel under one
 // deadline.
 //
 // A [Process] starts and ends a server but exchanges no messages, for programs that use another

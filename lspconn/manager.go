@@ -96,9 +96,9 @@ func NewManager(ctx context.Context, servers func(key string) (Server, error), o
 //
 // Conn blocks while another goroutine starts the same server, and until the wait of the [Restart]
 // policy is over. If the server has failed and may not be restarted, Conn returns an error that
-// wraps that of the connection and names the limit. It returns an error that matches [ErrClosing]
-// once the manager is closing, and the cause of ctx if ctx ends first. It waits for the function of
-// [WithOnRestart] in any case.
+// wraps the error of the connection and names the limit of restarts. It returns an error that
+// matches [ErrClosing] once the manager is closing, and the cause of ctx if ctx ends first. It
+// waits for the function of [WithOnRestart] in any case.
 func (m *Manager) Conn(ctx context.Context, key string) (*Conn, error) {
 	e, err := m.lockEntry(ctx, key)
 	if err != nil {

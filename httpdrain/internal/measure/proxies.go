@@ -161,8 +161,8 @@ func (r *restarts) String() string {
 }
 
 // restartBehind restarts the two servers behind p in turn, n times in all, while clients send POST
-// requests to p. Between two requests a client pauses; the average pause is think. A restart begins
-// when the server that was restarted before is back and has answered requests.
+// requests to p. Between two requests a client pauses, on average for the time think. A restart
+// begins when the server that was restarted before is back and has answered requests.
 func restartBehind(p proxy, how string, clients, n int, think time.Duration) (*restarts, error) {
 	h2c := p.upstream == "h2c"
 	dir, err := os.MkdirTemp("", "proxy")

@@ -90,9 +90,9 @@ func (s *service) StopProcess(ctx context.Context, in *pb.StopProcessRequest) (*
 }
 
 // RestartGroup begins, resumes or rolls back a roll. With wait it returns when the roll has ended
-// or paused, with the error of a roll that has failed. A job has no roll: it runs once more. Nor
-// has a group that waits for others and runs no process yet. RestartGroup does not wait for these,
-// and its message says what the group does.
+// or paused, with the error of a roll that has failed. A job has no roll: it runs once more. A
+// group that waits for others and runs no process yet has no roll either. In these two cases
+// RestartGroup does not wait, and its message says what the group does.
 //
 // If the client cancels the call during the wait, the roll continues; see [Launcher].
 func (s *service) RestartGroup(ctx context.Context, in *pb.RestartGroupRequest) (*pb.RestartGroupResponse, error) {

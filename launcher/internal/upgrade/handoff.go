@@ -58,8 +58,9 @@ func decode(r io.Reader) (*Handoff, error) {
 		return nil, fmt.Errorf("launcher: the data that the running launcher hands over is not valid JSON: %w", err)
 	}
 	h := &Handoff{}
-	// What can be read is enough to go back, as long as it has Files.Program and Args. State is
-	// left out, because decoding would end at an unknown field in it.
+	// To go back to the earlier program, the fields that can be decoded are enough, as long as
+	// Files.Program and Args are among them. State is left out, because decoding would end at an
+	// unknown field in it.
 	readRest := func() {
 		json.Unmarshal(text, &struct {
 			*Handoff
