@@ -56,7 +56,7 @@ func (c *config) end(st Status) time.Time {
 	case LameDuck:
 		return st.Until.Add(c.soft + st.Extended + c.hard)
 	case Soft:
-		return st.Until.Add(c.hard)
+		return st.Since.Add(c.soft + st.Extended + c.hard) // Until can be zero
 	}
 	return st.Until
 }

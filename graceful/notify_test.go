@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -101,6 +102,22 @@ func TestNotify_TimeRequestedFromSystemdCoversAllPhases(t *testing.T) {
 // what the drain waits for. The test runs in a synctest bubble, where the times of messages are
 // exact.
 func TestNotify_SystemdGetsWatchdogPingsAndNeededTimeDuringDrain(t *testing.T) {
+	for _, c := range []struct {
+		soft, extend time.Duration
+		want         []string
+	}{
+		{10 * time.Second, 15 * time.Second, []string{"EXTEND_TIMEOUT_USEC=18000000", "STATUS=waiting for jobs ×1; cancelling them in 14 s"}},
+		{24 * time.Hour, 24*time.Hour + 5*time.Second, []string{"EXTEND_TIMEOUT_USEC=86408000000", "STATUS=waiting for jobs ×1"}},
+	} {
+		want := slices.Concat([]string{"STOPPING=1"}, c.want, []string{"WATCHDOG=1", "WATCHDOG=1", "that was all"})
+		testkit.Equal(t, fmt.Sprintf("messages with a Soft of %v", c.soft), messagesOfDrain(t, c.soft, c.extend), want)
+	}
+}
+
+// messagesOfDrain returns what a program under systemd sends during a drain of five and a half
+// seconds, in which it asks for more time.
+func messagesOfDrain(t *testing.T, soft, extend time.Duration) (got []string) {
+	t.Helper()
 	name := filepath.Join(t.TempDir(), "notify")
 	s := listen(t, name)
 	t.Setenv("NOTIFY_SOCKET", name)
@@ -110,9 +127,9 @@ func TestNotify_SystemdGetsWatchdogPingsAndNeededTimeDuringDrain(t *testing.T) {
 			hold(s, "jobs", s, 5500*time.Millisecond)
 			<-s.Done()
 			synctest.Wait() // wait until the message has been sent
-			graceful.Extend(s, 15*time.Second, "")
+			graceful.Extend(s, extend, "")
 			return nil
-		})
+		}, graceful.WithSoft(soft))
 	})
 	last, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: name, Net: "unixgram"})
 	if err != nil {
@@ -120,12 +137,10 @@ func TestNotify_SystemdGetsWatchdogPingsAndNeededTimeDuringDrain(t *testing.T) {
 	}
 	defer last.Close()
 	io.WriteString(last, "that was all")
-	want := []string{"STOPPING=1", "EXTEND_TIMEOUT_USEC=18000000", "STATUS=waiting for jobs ×1; cancelling them in 14 s", "WATCHDOG=1", "WATCHDOG=1", "that was all"}
-	var got []string
 	for len(got) == 0 || got[len(got)-1] != "that was all" {
 		got = append(got, s.next())
 	}
-	testkit.Equal(t, "messages", got, want)
+	return got
 }
 
 // If no process listens on the notification socket, or the socket does not exist, Run logs an error

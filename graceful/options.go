@@ -68,7 +68,7 @@ func WithLameDuck(d time.Duration) Option {
 
 // WithSoft sets how long work may take to finish before it is cancelled, including the pre-stop
 // hooks. The default is 10 seconds. Valid values are 1 ms to 24 h. 24 h is for a program that
-// bounds its drain by itself: what Run prints about the drain then names no time that is left.
+// bounds its drain by itself: neither [Status] nor what Run prints and logs then names its end.
 func WithSoft(d time.Duration) Option {
 	return option(func(c *config) error { c.soft = d; return checkDuration("WithSoft", d, shortest) })
 }

@@ -104,8 +104,8 @@ func (b *budget) begin() {
 // The method until returns the time at which the budget ends.
 func (b *budget) until() time.Time {
 	if b.p != nil {
-		if st := b.p.Status(); st.Rung == Soft {
-			b.end = st.Until
+		if now := b.p.current(); now.Rung == Soft {
+			b.end = now.Until
 		}
 	}
 	return b.end

@@ -75,6 +75,27 @@ func TestInOrder_DividesRemainingTimeAmongStages(t *testing.T) {
 	}
 }
 
+// With a Soft of 24 h, of which the Status names no end, stages have time nevertheless.
+func TestInOrder_StagesHaveTimeIfSoftPhaseIsLongest(t *testing.T) {
+	bubble(t, func(b *testRun) {
+		var second time.Duration
+		err := b.run(func(s *ctxshutdown.Swansong) error {
+			ingress, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("ingress"))
+			storage, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("storage"))
+			hold(ingress, "connections", ingress, time.Hour)
+			context.AfterFunc(s, func() {
+				began := time.Now()
+				<-storage.Done()
+				second = time.Since(began)
+			})
+			return graceful.InOrder(s, ingress, storage)
+		}, graceful.WithSoft(24*time.Hour))
+		testkit.Equal(t, "error", err, nil)
+		synctest.Wait()
+		testkit.Equal(t, "time until the second stage is stopped", second, time.Hour)
+	})
+}
+
 // A stage is stopped only when the previous stage has drained, so the previous stage can still pass
 // work to the next one.
 func TestInOrder_StopsStageAfterPreviousDrained(t *testing.T) {

@@ -27,7 +27,7 @@ func (r Rung) String() string {
 type Status struct {
 	Rung     Rung
 	Since    time.Time     // when the current phase began
-	Until    time.Time     // when the next phase begins at the latest; zero if this phase has no time limit
+	Until    time.Time     // when the next phase begins at the latest; zero if this phase has no time limit, or is a Soft of 24 h (see WithSoft)
 	Cause    error         // why the process stops; nil while Serving
 	Why      error         // why the current phase began, as in "the drain took longer than 10s"; nil while Serving, and in Exit if everything has drained
 	Signals  int           // the number of signals received; repeats within a second do not count
@@ -67,6 +67,17 @@ type phases struct {
 	stopped    time.Time // when Soft began
 	lastSignal time.Time // when the last signal that counts was received
 	outcome    outcome   // how the drain ended; valid in phase Exit only
+}
+
+// shown returns the Status that the program, logs and reports get. Of a Soft of 24 h, the longest,
+// they get no end: a program that asks for so much bounds its drain by itself, as the launcher
+// does, so that end says nothing about when the drain ends.
+func (p *phases) shown() Status {
+	st := p.Status
+	if st.Rung == Soft && p.soft == longest {
+		st.Until = time.Time{}
+	}
+	return st
 }
 
 type eventKind int

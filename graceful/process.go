@@ -62,7 +62,7 @@ func (p *Process) Scope() *ctxshutdown.Swansong { return p.scope }
 func (p *Process) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.phases.Status
+	return p.phases.shown()
 }
 
 // LameDuck returns a channel that is closed when the process stops being ready. This is when the
@@ -83,7 +83,7 @@ func (p *Process) Watch(f func(Status)) (stop func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.watchers = append(p.watchers, w)
-	w.notify(p.phases.Status)
+	w.notify(p.phases.shown())
 	return func() {
 		w.stop()
 		p.mu.Lock()
@@ -125,7 +125,7 @@ func (p *Process) lastBlockers(phase Rung) ctxshutdown.GuardReport {
 
 func (p *Process) notifyWatchers() {
 	for _, w := range p.watchers {
-		w.notify(p.phases.Status)
+		w.notify(p.phases.shown())
 	}
 }
 

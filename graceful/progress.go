@@ -165,12 +165,11 @@ func describe(st Status, now time.Time, held ctxshutdown.GuardReport, interrupts
 	default:
 		b.WriteString("draining")
 	}
-	switch total := st.Until.Sub(st.Since); {
-	case st.Until.IsZero():
-	case isUnlimited(st):
-		fmt.Fprintf(&b, " · %s", seconds(now.Sub(st.Since)))
-	default:
-		fmt.Fprintf(&b, " · %s of %s", seconds(min(total, now.Sub(st.Since))), strings.Replace(seconds(total), ".0", "", 1))
+	switch spent, total := now.Sub(st.Since), st.Until.Sub(st.Since); {
+	case !st.Until.IsZero():
+		fmt.Fprintf(&b, " · %s of %s", seconds(min(total, spent)), strings.Replace(seconds(total), ".0", "", 1))
+	case st.Rung == Soft:
+		fmt.Fprintf(&b, " · %s", seconds(spent))
 	}
 	if st.Extended > 0 {
 		fmt.Fprintf(&b, " · extended by %s", seconds(st.Extended))

@@ -86,11 +86,12 @@ func (w *waitReporter) write() {
 	if held.Count() == 0 || now.Rung == Exit {
 		return
 	}
-	text := describeWait(now.Status, time.Now(), held)
+	st := now.shown()
+	text := describeWait(st, time.Now(), held)
 	w.manager.notify("STATUS=" + text)
 	hint := ""
 	if out, ok := w.config.output.(*os.File); ok && columns(out) > 0 {
-		if times := w.interruptsNeeded(now.Status); times != "" {
+		if times := w.interruptsNeeded(st); times != "" {
 			hint = "press ^C " + times + " to cut it short"
 			if now.Rung == Hard {
 				hint = "press ^C " + times + " to exit"
@@ -99,8 +100,10 @@ func (w *waitReporter) write() {
 	}
 	switch {
 	case w.config.logger != nil:
-		attrs := []slog.Attr{slog.String("phase", now.Rung.String()), slog.Any("guards", held), slog.Duration("for", time.Since(now.stopped)),
-			slog.Duration("next", time.Until(now.Until))}
+		attrs := []slog.Attr{slog.String("phase", now.Rung.String()), slog.Any("guards", held), slog.Duration("for", time.Since(now.stopped))}
+		if !st.Until.IsZero() {
+			attrs = append(attrs, slog.Duration("next", time.Until(st.Until)))
+		}
 		if hint != "" {
 			attrs = append(attrs, slog.String("hint", hint))
 		}
@@ -130,7 +133,7 @@ func (p *Process) interruptsNeeded(st Status) string {
 //
 //	waiting for 3 requests and 1 job, oldest 12 s: GET /export from 192.0.2.1:4711; cancelling them in 8 s
 func describeWait(st Status, now time.Time, held ctxshutdown.GuardReport) string {
-	if isUnlimited(st) {
+	if st.Until.IsZero() {
 		return "waiting for " + held.Summary()
 	}
 	what, left := "cancelling them", wholeSeconds(st.Until.Sub(now))
@@ -144,8 +147,3 @@ func describeWait(st Status, now time.Time, held ctxshutdown.GuardReport) string
 func wholeSeconds(d time.Duration) string {
 	return fmt.Sprintf("%d s", (max(0, d)+time.Second-1)/time.Second)
 }
-
-// isUnlimited reports whether the present phase may last for the longest valid time. A program that
-// asks for so much bounds its drain by itself, as the launcher does, so the end of the phase says
-// nothing about when the drain ends, and is not shown.
-func isUnlimited(st Status) bool { return st.Until.Sub(st.Since) >= longest }

@@ -51,17 +51,45 @@ graceful: waiting for export ×2 and mail ×1; cancelling them in 4 s
 	})
 }
 
-// With the longest soft phase the program bounds its drain by itself, so the report names no time
-// that is left.
+// With the longest soft phase the program bounds its drain by itself, so neither the report, nor
+// the log, nor the Status names a time that is left. With a shorter phase they do, even if an
+// extension makes the phase longer than the longest value.
 func TestRun_NamesNoTimeLeftIfSoftPhaseIsLongest(t *testing.T) {
-	bubble(t, func(b *testRun) {
-		err := b.run(func(s *ctxshutdown.Swansong) error {
-			hold(s, "mail", s, 1500*time.Millisecond)
-			return untilStopped(s)
-		}, graceful.WithSoft(24*time.Hour))
-		testkit.Equal(t, "error", err, nil)
-		testkit.Equal(t, "output", b.out.String(), "graceful: waiting for mail ×1\n")
-	})
+	extended := func(soft time.Duration, opts ...graceful.Option) (printed string, until time.Duration) {
+		bubble(t, func(b *testRun) {
+			err := b.run(func(s *ctxshutdown.Swansong) error {
+				hold(s, "mail", s, 1500*time.Millisecond)
+				<-s.Done()
+				graceful.Extend(s, 25*time.Hour, "")
+				if p, _ := graceful.FromContext(s); !p.Status().Until.IsZero() {
+					until = p.Status().Until.Sub(p.Status().Since)
+				}
+				return nil
+			}, append(opts, graceful.WithSoft(soft), graceful.WithMaxExtension(5*time.Hour))...)
+			testkit.Equal(t, "error", err, nil)
+			printed = b.out.String()
+		})
+		return printed, until
+	}
+	printed, until := extended(24 * time.Hour)
+	testkit.Equal(t, "output", printed, "graceful: waiting for mail ×1\n")
+	testkit.Equal(t, "duration of Soft", until, time.Duration(0))
+	printed, until = extended(20 * time.Hour)
+	testkit.Equal(t, "output", printed, "graceful: waiting for mail ×1; cancelling them in 89999 s\n")
+	testkit.Equal(t, "duration of Soft", until, 25*time.Hour)
+
+	var mu sync.Mutex
+	ends := map[string]bool{}
+	extended(24*time.Hour, graceful.WithLogger(slog.New(recorder(func(r slog.Record) {
+		mu.Lock()
+		defer mu.Unlock()
+		ends[r.Message] = false
+		r.Attrs(func(a slog.Attr) bool {
+			ends[r.Message] = ends[r.Message] || a.Key == "next"
+			return true
+		})
+	}))))
+	testkit.Equal(t, "messages with an end", ends, map[string]bool{"serving": false, "draining": false, "drain extended": false, "waiting for mail ×1": false, "drained": false})
 }
 
 // The text that Run prints about an abandoned request has its route, its client and its age, even

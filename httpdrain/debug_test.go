@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
+	"github.com/swansong-go/swansong/graceful"
 	"github.com/swansong-go/swansong/httpdrain"
 	"go.uber.org/goleak"
 )
@@ -203,6 +204,33 @@ func TestDebug_LocalOnlyRefusesOnListenerOfService(t *testing.T) {
 	}
 	v.s.Shutdown()
 	v.drained()
+}
+
+// With a Soft of 24 h the program bounds its drain by itself, so the page does not count that time
+// down.
+func TestDebug_HasNoTimeLeftIfSoftPhaseIsLongest(t *testing.T) {
+	for soft, want := range map[time.Duration]bool{24 * time.Hour: false, 23 * time.Hour: true} {
+		var v struct{ Phase map[string]any }
+		err := graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
+			page := httpdrain.Debug(s, httpdrain.AllowRemote("*"))
+			s.Shutdown()
+			p, _ := graceful.FromContext(s)
+			inSoft := make(chan struct{})
+			p.Watch(func(st graceful.Status) {
+				if st.Rung == graceful.Soft {
+					close(inSoft)
+				}
+			})
+			<-inSoft
+			w := httptest.NewRecorder()
+			page.ServeHTTP(w, httptest.NewRequest("GET", "/?format=json", nil))
+			return json.Unmarshal(w.Body.Bytes(), &v)
+		}, graceful.WithSoft(soft))
+		_, got := v.Phase["remaining_ms"]
+		if err != nil || v.Phase["name"] != "Soft" || got != want {
+			t.Errorf("with a Soft of %v: phase %v, error %v", soft, v.Phase, err)
+		}
+	}
 }
 
 func TestDebug_PanicsOnNilScope(t *testing.T) {
