@@ -99,7 +99,8 @@ func WithCancel(parent context.Context, opts ...Option) (s *Swansong, cancel con
 	return s, s.cancel
 }
 
-// newScope returns a scope that derives from ctx and is a child of up, or a root if up is nil.
+// newScope returns a scope that derives from ctx and is a child of the scope up, or a root if up is
+// nil.
 func newScope(ctx context.Context, up *Swansong, opts []Option) *Swansong {
 	if ctx == nil {
 		panic("ctxshutdown: cannot create a scope from a nil context")

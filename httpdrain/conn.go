@@ -275,16 +275,16 @@ func (c *conn) close() error {
 const roundTrips = 4
 
 // linger returns how long the drain keeps the connection if it is quiet: at least the duration
-// least, at most the duration most. If a client sends one request after another, and its next
-// request is due before most has passed, the drain waits for that request, whose response says
+// minimum, at most the duration maximum. If a client sends one request after another, and its next
+// request is due before maximum has passed, the drain waits for that request, whose response says
 // Connection: close. The caller holds c.mu.
-func (c *conn) linger(least, most time.Duration) time.Duration {
-	wait := least
+func (c *conn) linger(minimum, maximum time.Duration) time.Duration {
+	wait := minimum
 	if rtt, ok := socket.RoundTrip(c.raw); ok {
 		wait = max(wait, roundTrips*rtt)
 	}
-	if next := c.lastStart + c.interval - time.Since(epoch); c.interval > 0 && next <= most {
+	if next := c.lastStart + c.interval - time.Since(epoch); c.interval > 0 && next <= maximum {
 		wait = max(wait, next+c.interval) // wait one interval more, because requests do not come at exact times
 	}
-	return min(wait, most)
+	return min(wait, maximum)
 }

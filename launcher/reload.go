@@ -144,16 +144,16 @@ func (r *reloader) source() any {
 	return source
 }
 
-// sideEffects lists what applying next does besides changing the settings that differ. If next
-// would be refused, the list contains the reasons.
-func (r *reloader) sideEffects(next Config) (lines []string) {
+// sideEffects lists what applying newConfig does besides changing the settings that differ. If
+// newConfig would be refused, the list contains the reasons.
+func (r *reloader) sideEffects(newConfig Config) (lines []string) {
 	m := r.manager
 	claimed := map[string]listeners.Set{} // the listeners that applying would open, by group
-	for _, group := range next.Groups {
+	for _, group := range newConfig.Groups {
 		cfg := group.resolve()
 		g, err := m.group(cfg.Name)
 		if err != nil {
-			if taken := m.checkNewListeners(cfg, claimed, next.has); taken != nil {
+			if taken := m.checkNewListeners(cfg, claimed, newConfig.has); taken != nil {
 				lines = append(lines, fmt.Sprintf("! %s: %s (refused)", cfg.Name, taken.Rule))
 			}
 			claimed[cfg.Name] = listeners.Planned(cfg.Listen)
@@ -171,15 +171,15 @@ func (c Config) has(group string) bool {
 	return slices.ContainsFunc(c.Groups, func(g GroupConfig) bool { return g.Name == group })
 }
 
-// apply begins to apply next and returns a function that waits until all groups have followed. The
-// caller holds r.mu. All groups that stay are locked from the last check of what they are doing
+// apply begins to apply newConfig and returns a function that waits until all groups have followed.
+// The caller holds r.mu. All groups that stay are locked from the last check of what they are doing
 // until they have been changed, so that an order for one of them comes either before the check or
 // after the change.
-func (r *reloader) apply(next Config, reason string, changes []string) (wait func(ctx context.Context) error, err error) {
+func (r *reloader) apply(newConfig Config, reason string, changes []string) (wait func(ctx context.Context) error, err error) {
 	m := r.manager
 	m.host.Gate.Enter()
 	defer m.host.Gate.Leave()
-	plan, err := r.plan(next)
+	plan, err := r.plan(newConfig)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +196,7 @@ func (r *reloader) apply(next Config, reason string, changes []string) (wait fun
 		plan.abandon()
 		return nil, err
 	}
-	m.host.Secrets.Configure(secrets.Config(next.Secrets), plan.secrets, next.resolve().Groups)
+	m.host.Secrets.Configure(secrets.Config(newConfig.Secrets), plan.secrets, newConfig.resolve().Groups)
 	plan.register()
 	if len(changes) == 0 {
 		m.publish(Event{Kind: Reloaded, Message: reason})

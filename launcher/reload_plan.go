@@ -35,15 +35,15 @@ type change struct {
 	cfg   spec.Group
 }
 
-// plan checks next and returns what has to be done. It refuses a configuration that cannot be
+// plan checks newConfig and returns what has to be done. It refuses a configuration that cannot be
 // applied now.
-func (r *reloader) plan(next Config) (_ *reloadPlan, err error) {
-	next.Guardian = r.manager.cfg.Guardian // the guardian (see Config.Guardian) is started only once, so a reload cannot change it
-	p := &reloadPlan{reloader: r, next: next, claimed: map[string]listeners.Set{}}
+func (r *reloader) plan(newConfig Config) (_ *reloadPlan, err error) {
+	newConfig.Guardian = r.manager.cfg.Guardian // the guardian (see Config.Guardian) is started only once, so a reload cannot change it
+	p := &reloadPlan{reloader: r, next: newConfig, claimed: map[string]listeners.Set{}}
 	if err := p.checkLauncher(); err != nil {
 		return nil, err
 	}
-	for _, g := range next.Groups {
+	for _, g := range newConfig.Groups {
 		if err := p.place(g.resolve()); err != nil {
 			return nil, err
 		}

@@ -107,12 +107,12 @@ func (c *Conn) canLeave() bool {
 }
 
 // askToLeave calls the function that the user has set by OnClose. It returns nil if the server has
-// been asked to exit, and errHandshake if the function did not return by the time until.
-func (c *Conn) askToLeave(until time.Time) error {
+// been asked to exit, and errHandshake if the function did not return by the deadline.
+func (c *Conn) askToLeave(deadline time.Time) error {
 	c.mu.Lock()
 	leave := c.external.leave
 	c.mu.Unlock()
-	ctx, cancel := context.WithDeadlineCause(c.scope.Work(), until, errHandshake)
+	ctx, cancel := context.WithDeadlineCause(c.scope.Work(), deadline, errHandshake)
 	defer cancel()
 	var err error
 	returned := make(chan struct{})

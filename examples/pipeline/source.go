@@ -54,8 +54,8 @@ type line struct {
 	partial bool // the program was stopped before it had read the complete line from a stream
 }
 
-// lines returns the lines of r, which starts at the given position of the input. It calls ended at
-// the end of r. The length of a line is limited by memory only.
+// lines returns the lines of r, which starts at the given position of the input. It calls the
+// function ended at the end of r. The length of a line is limited by memory only.
 //
 // A ctxshutdown.Reader returns io.EOF also when it is stopped. The bytes after the last line end
 // are then only a part of a line. They come from a stream and cannot be read again, so lines

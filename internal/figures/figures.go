@@ -59,14 +59,14 @@ func Rounds[T any](n int, sides ...T) iter.Seq2[int, []T] {
 	}
 }
 
-// Median returns the median of all, and 0 if all is empty.
-func Median[T cmp.Ordered](all []T) T { return Quantile(all, 0.5) }
+// Median returns the median of the values, and 0 if there are none.
+func Median[T cmp.Ordered](values []T) T { return Quantile(values, 0.5) }
 
-// Quantile returns the value that the fraction q of all does not exceed, from 0 for the smallest to
-// 1 for the largest. It returns 0 if there are no values.
-func Quantile[T cmp.Ordered](all []T, q float64) (v T) {
-	if len(all) == 0 {
+// Quantile returns the value that the fraction q of the values does not exceed, from 0 for the
+// smallest to 1 for the largest. It returns 0 if there are no values.
+func Quantile[T cmp.Ordered](values []T, q float64) (v T) {
+	if len(values) == 0 {
 		return v
 	}
-	return slices.Sorted(slices.Values(all))[int(q*float64(len(all)-1)+0.5)]
+	return slices.Sorted(slices.Values(values))[int(q*float64(len(values)-1)+0.5)]
 }

@@ -362,16 +362,15 @@ func number(t *testing.T, name string, n int) int {
 }
 
 // exploreAll explores, in each of the worlds, every pair of operations in ops. The operations in
-// others run concurrently with each pair. If the number of schedules in most does not suffice to
-// visit all states, exploreAll runs every schedule with at most the given number of preemptions
-// instead.
-func exploreAll(t *testing.T, worlds []start, ops []operation, most, preemptions int, others ...operation) {
+// others run concurrently with each pair. If maxSchedules schedules do not suffice to visit all
+// states, exploreAll runs every schedule with at most the given number of preemptions instead.
+func exploreAll(t *testing.T, worlds []start, ops []operation, maxSchedules, preemptions int, others ...operation) {
 	schedules, whole := 0, 0
 	for i, a := range ops {
 		for _, b := range ops[i:] {
 			threads := append([]operation{a, b}, others...)
 			for _, world := range worlds {
-				x := explorer{preemptions: unbounded, most: most, newWorld: world.make, ops: threads}
+				x := explorer{preemptions: unbounded, most: maxSchedules, newWorld: world.make, ops: threads}
 				fault := x.run()
 				schedules += x.schedules
 				if fault == "" && (len(x.path) > 0 || x.schedules == 0) { // run has not visited all states

@@ -95,12 +95,12 @@ func watch(t *testing.T, limit time.Duration, nodes func() map[string]*packed.No
 	t.Cleanup(func() { timer.Stop() })
 }
 
-// crash ends the test program. It prints why, the words of the nodes, the last transitions and the
-// stacks of all goroutines.
-func crash(why string, nodes map[string]*packed.Node) {
+// crash ends the test program. It prints the reason, the words of the nodes, the last transitions
+// and the stacks of all goroutines.
+func crash(reason string, nodes map[string]*packed.Node) {
 	packed.FreezeTransitions()
 	debug.SetTraceback("all")
-	panic(why + ": a goroutine waits for a channel or a lock, or repeats an operation forever\n" + dump(nodes))
+	panic(reason + ": a goroutine waits for a channel or a lock, or repeats an operation forever\n" + dump(nodes))
 }
 
 // rounds returns n, or a fiftieth in a build that records transitions: there, operations take much

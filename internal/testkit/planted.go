@@ -31,9 +31,9 @@ func ExampleFunc(t *testing.T, imports ...string) (program string) {
 }
 
 // ExampleInDoc returns the program at the beginning of the package comment in doc.go. It puts the
-// code of the comment between the texts before and after, which declare the names that the comment
+// code of the comment between the texts head and tail, which declare the names that the comment
 // only uses. imports are the packages that the program uses.
-func ExampleInDoc(t *testing.T, before, after string, imports ...string) (program string) {
+func ExampleInDoc(t *testing.T, head, tail string, imports ...string) (program string) {
 	t.Helper()
 	file, err := os.ReadFile("doc.go")
 	if err != nil {
@@ -48,7 +48,7 @@ func ExampleInDoc(t *testing.T, before, after string, imports ...string) (progra
 			break
 		}
 	}
-	return importing(imports) + before + "\n" + strings.Join(code, "") + after + "\n"
+	return importing(imports) + head + "\n" + strings.Join(code, "") + tail + "\n"
 }
 
 func importing(packages []string) string {

@@ -77,8 +77,9 @@ func dash(s string) string {
 	return s
 }
 
-// Diff returns the changes from now to next: first those of the launcher, then those of each group,
-// in the order of the keys. Groups are matched by name; their order does not matter.
+// Diff returns the changes from the configuration now to the configuration next: first those of the
+// launcher, then those of each group, in the order of the keys. Groups are matched by name; their
+// order does not matter.
 //
 // Neither configuration is changed. A total_deadline that is derived from the groups is shown with
 // the words "by default", since the user will not find it in the file.

@@ -52,8 +52,8 @@ var (
 )
 
 // check reports metrics, labels and values in a query that do not exist, and records the metrics
-// that it uses in used.
-func check(t *testing.T, where, query string, all map[string]map[string][]string, used map[string]bool) {
+// that it uses in usedMetrics.
+func check(t *testing.T, where, query string, all map[string]map[string][]string, usedMetrics map[string]bool) {
 	t.Helper()
 	for _, g := range grouping.FindAllStringSubmatch(query, -1) {
 		for name := range strings.SplitSeq(g[1], ", ") {
@@ -78,7 +78,7 @@ func check(t *testing.T, where, query string, all map[string]map[string][]string
 			continue
 		}
 		found++
-		used[name] = true
+		usedMetrics[name] = true
 		if matchers == "" {
 			continue
 		}

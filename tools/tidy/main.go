@@ -133,10 +133,10 @@ func runVisibly(cmd *exec.Cmd) error {
 	return cmd.Run()
 }
 
-// copyFile copies a file. It does nothing if the contents are equal already, or if from does not
-// exist: a module without requirements has no go.sum.
-func copyFile(from, to string) error {
-	text, err := os.ReadFile(from)
+// copyFile copies a file. It does nothing if the contents are equal already, or if the source does
+// not exist: a module without requirements has no go.sum.
+func copyFile(source, to string) error {
+	text, err := os.ReadFile(source)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {

@@ -230,15 +230,15 @@ func compareByAge(a, b *node) int {
 		cmp.Compare(a.Path, b.Path))
 }
 
-// prune removes the rows that exceed maxRows and maxChildren, and counts them, unless the parameter
-// all is set. It keeps rows near the root rather than rows far from it.
-func (t *tree) prune(all bool) {
+// prune removes the rows that exceed maxRows and maxChildren, and counts them, unless keepAll is
+// true. It keeps rows near the root rather than rows far from it.
+func (t *tree) prune(keepAll bool) {
 	queue := []*node{t.node}
 	for len(queue) > 0 {
 		n := queue[0]
 		queue = queue[1:]
 		keep := len(n.Children)
-		if !all {
+		if !keepAll {
 			keep = max(0, min(keep, maxChildren, maxRows-t.rows))
 		}
 		for _, child := range n.Children[keep:] {

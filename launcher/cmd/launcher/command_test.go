@@ -49,9 +49,8 @@ func (s *site) health() (h health) {
 	return h
 }
 
-// The method until waits until the status of the launcher satisfies the condition in the parameter
-// is.
-func (s *site) until(what string, is func(h health) bool) {
+// The method until waits until the status of the launcher satisfies the condition.
+func (s *site) until(what string, condition func(h health) bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
 	defer cancel()
@@ -70,7 +69,7 @@ func (s *site) until(what string, is func(h health) bool) {
 		if err := json.Unmarshal(lines.Bytes(), &h); err != nil {
 			s.t.Fatalf("%v: %s", err, lines.Text())
 		}
-		if is(h) {
+		if condition(h) {
 			return
 		}
 	}

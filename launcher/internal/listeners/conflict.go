@@ -76,20 +76,20 @@ func CheckNew(added spec.Group, others map[string]Set, stays func(group string) 
 	return nil
 }
 
-// occupiedBy returns the rule against listening on l while another group listens on other. It names
-// both addresses if they differ, since :80 and 127.0.0.1:80, for example, do not look like a
+// occupiedBy returns the rule against listening on l while another group listens on existing. It
+// names both addresses if they differ, since :80 and 127.0.0.1:80, for example, do not look like a
 // conflict.
-func occupiedBy(group string, other, l spec.Listen) string {
-	return fmt.Sprintf("group %q already listens on %s; choose another address", group, occupied(other, l))
+func occupiedBy(group string, existing, l spec.Listen) string {
+	return fmt.Sprintf("group %q already listens on %s; choose another address", group, occupied(existing, l))
 }
 
-// occupied returns a text that names the address other. If other differs from l, the text says why
-// they conflict.
-func occupied(other, l spec.Listen) string {
-	if other.Network == l.Network && other.Address == l.Address {
-		return text(other)
+// occupied returns a text that names the existing address. If existing differs from l, the text
+// says why they conflict.
+func occupied(existing, l spec.Listen) string {
+	if existing.Network == l.Network && existing.Address == l.Address {
+		return text(existing)
 	}
-	return fmt.Sprintf("%s, which conflicts with %s", text(other), text(l))
+	return fmt.Sprintf("%s, which conflicts with %s", text(existing), text(l))
 }
 
 func text(l spec.Listen) string { return l.Network + " " + l.Address }
