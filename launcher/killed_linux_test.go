@@ -110,7 +110,7 @@ func init() {
 	roles["dozing guardian"] = func(args []string) {
 		in := bufio.NewReader(os.Stdin)
 		in.ReadString('\n')
-		fmt.Println("guarding, version 2")
+		fmt.Println("guarding, version 2, state file version 2")
 		io.Copy(io.Discard, in) // blocks until the launcher ends
 		for _, stream := range []string{"out", "err"} {
 			if _, err := syscall.Open(filepath.Join(args[0], "web-1."+stream), syscall.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {

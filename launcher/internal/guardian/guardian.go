@@ -16,6 +16,7 @@ import (
 
 	"github.com/swansong-go/swansong/internal/proc"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
+	"github.com/swansong-go/swansong/launcher/internal/statefile"
 )
 
 // A Guardian is the guardian process of this launcher: a small process that outlives it. The
@@ -89,14 +90,17 @@ type news struct {
 	Unrecorded []proc.Containment `json:"unrecorded"`
 }
 
-// Lines that the launcher and the guardian send each other.
-const (
-	// The guardian sends guarding when it has read its orders. The version grows when a field of
-	// Orders gets another key or another meaning, because the guardian ignores what it does not
-	// know: so a launcher refuses a guardian of another version.
-	guarding  = "guarding, version 2"
-	dismissal = "over" // sent by the launcher to let the guardian exit
-)
+// dismissal is the line that the launcher sends to let the guardian exit.
+const dismissal = "over"
+
+// guarding is the line that the guardian sends when it has read its orders. A launcher refuses a
+// guardian that sends another line, because such a guardian has other versions.
+//
+// The first version grows when a field of Orders or news gets another key or another meaning: the
+// guardian ignores what it does not know. It also grows when the state file changes and
+// [statefile.Version] does not, because that has grown since the last release already. Otherwise
+// the guardian would notice only after the death of the launcher that it cannot read the file.
+var guarding = fmt.Sprintf("guarding, version 2, state file version %d", statefile.Version)
 
 // Timeout is how long a guardian may take to start, and to exit. It is also how long a guardian,
 // and the next launcher, try to kill processes.

@@ -22,10 +22,12 @@ type envelope struct {
 const (
 	format = "swansong launcher state"
 
-	// version grows when a field is added or changes its meaning, but only once between two
-	// releases. A launcher reads its own version and the one before. Launchers built between two
-	// releases read only what launchers built before them wrote.
-	version = 2
+	// Version grows when a field is added, or gets another key or another meaning, but only once
+	// between two releases. If the file changes once more before the release, the version that the
+	// guardian sends grows instead; see guarding in package guardian. A launcher reads its own
+	// Version and the one before. Launchers built between two releases read only what launchers
+	// built before them wrote.
+	Version = 2
 )
 
 // An Error says that the state file of an earlier launcher cannot be used. The file is left
@@ -94,8 +96,8 @@ func decode(text []byte) (s State, err error) {
 	switch {
 	case e.Format != format:
 		return s, fmt.Errorf("unsupported format %q, want %q", e.Format, format)
-	case e.Version != version && e.Version != version-1:
-		return s, fmt.Errorf("unsupported version %d, want %d or %d; use the launcher that wrote it", e.Version, version-1, version)
+	case e.Version != Version && e.Version != Version-1:
+		return s, fmt.Errorf("unsupported version %d, want %d or %d; use the launcher that wrote it", e.Version, Version-1, Version)
 	case e.SHA256 != checksum(e.State):
 		return s, damage{errors.New("corrupt, or edited since it was written: checksum mismatch")}
 	}
@@ -113,7 +115,7 @@ func Write(path string, s State) error {
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(envelope{format, version, checksum(state), state})
+	text, err := json.Marshal(envelope{format, Version, checksum(state), state})
 	if err != nil {
 		return err
 	}

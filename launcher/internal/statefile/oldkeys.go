@@ -10,6 +10,9 @@ import (
 // Some fields had other keys in files of version 1, and in those of version 2 until its keys were
 // renamed. The methods UnmarshalJSON store what they find under an old key in the same field as
 // what is under the new key. Old keys are never written.
+//
+// The methods can be deleted when [Version] is 3, because a launcher then reads no file of version
+// 1, and released launchers of version 2 write only the new keys.
 
 // UnmarshalJSON decodes a State, also one with the old key of the containment.
 func (s *State) UnmarshalJSON(text []byte) error {
