@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/lifecycle"
 )
 
 // Stats counts what has happened since the launcher was started. It counts where events are
@@ -30,7 +32,7 @@ type GroupStats struct {
 	Unconfirmed       uint64                // number of processes that had not been seen to end two seconds after SIGKILL
 	Survivors         uint64                // number of descendants that could not be killed
 	ForcedAtStop      uint64                // number of processes that were sent SIGTERM or SIGKILL at a deadline, and ended after the launcher itself was told to stop
-	FailedAtStop      []string              // processes that failed after the launcher itself was told to stop, and how, as in "web-1: exit status 3"
+	FailedAtStop      []string              // processes that failed after the launcher itself was told to stop, and how, as in "web-1: exit status 3"; texts of processes are cut to 200 characters
 	RollsBegun        uint64
 	Rolls             map[string]uint64 // number of rolls by result: done, rolled back, degraded, interrupted, superseded, or paused, which does not end the roll
 	RouterErrors      uint64
@@ -158,7 +160,7 @@ func (c *counter) count(e Event, atStop bool) {
 	case atStop && e.Forced:
 		s.ForcedAtStop++
 	case atStop && e.To == Crashed:
-		s.FailedAtStop = append(s.FailedAtStop, e.Process+": "+e.Message)
+		s.FailedAtStop = append(s.FailedAtStop, e.Process+": "+lifecycle.Shorten(e.Message, 200))
 	}
 	c.groups[e.Group] = s
 }

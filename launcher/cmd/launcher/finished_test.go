@@ -3,10 +3,14 @@
 package main_test
 
 import (
+	"context"
+	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/swansong-go/swansong/internal/testkit"
+	"github.com/swansong-go/swansong/launcher/client"
 )
 
 // If all groups are jobs, the launcher exits when they are done, with a code that says whether one
@@ -87,4 +91,33 @@ func TestRun_NamesProcessesThatFailAtStop(t *testing.T) {
 	if !strings.Contains(d.log(), "level=ERROR msg=transition group=a process=a-1 from=DRAINING to=CRASHED outcome=CRASHED message=\"exit status 3\"") {
 		t.Errorf("the log does not say that a-1 has failed:\n%s", d.log())
 	}
+}
+
+// failDrain is a process whose drain fails with a long text that has an escape sequence and a line
+// break in it. It returns the exit code.
+func failDrain() int {
+	life, err := client.Serve()
+	if err != nil {
+		return 10
+	}
+	defer life.Close()
+	life.Readiness.Set(client.Ready, "")
+	life.Shutdown.Run(context.Background(), func(context.Context) error {
+		return errors.New("\x1b[31mfirst\nsecond" + strings.Repeat("é", 10_000))
+	})
+	return 1
+}
+
+// The text with which a process has failed is shown in part, on one line, and cannot change colours
+// of the terminal.
+func TestRun_ShowsPartOfTextOfProcessThatFailsAtStop(t *testing.T) {
+	s := newSite(t, "state_dir: STATE\nprocess_groups:\n  - {name: a, protocol: grpc, command: DIR/failing}\n")
+	if err := copyOfThis(filepath.Join(s.dir, "failing")); err != nil {
+		t.Fatal(err)
+	}
+	d := s.runs()
+	testkit.Equal(t, "exit code", d.stops(), 0)
+	const begin = "\x1b[31mfirst\nsecond"
+	_, says, _ := strings.Cut(d.log(), "\nlauncher: processes failed")
+	testkit.Equal(t, "line at the end", says, " while the launcher was stopped: a-1:  [31mfirst second"+strings.Repeat("é", 200-len(begin))+"…\n")
 }

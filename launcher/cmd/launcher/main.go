@@ -118,7 +118,7 @@ func checkStop(m *launcher.Manager, w io.Writer) error {
 		failed = append(failed[:most], fmt.Sprintf("and %d more, which the log names", more))
 	}
 	if failed != nil {
-		fmt.Fprintln(w, "launcher: processes failed while the launcher was stopped:", strings.Join(failed, ", "))
+		fmt.Fprintln(w, "launcher: processes failed while the launcher was stopped:", clean(strings.Join(failed, ", ")))
 	}
 	if killed == nil {
 		return nil

@@ -38,6 +38,8 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	case "testrunner":
 		os.Exit(runner.Main(os.Args[1:], os.Stderr))
+	case "failing":
+		os.Exit(failDrain())
 	}
 	bin, err := os.MkdirTemp("", "swl-bin")
 	if err != nil {

@@ -279,9 +279,9 @@ func (m *Machine) blockers() string {
 	case 0:
 		return ""
 	case 1:
-		return "; blocked by " + shorten(blocked[0])
+		return "; blocked by " + Shorten(blocked[0], shownBlocker)
 	}
-	return fmt.Sprintf("; blocked by %s and %d more", shorten(blocked[0]), len(blocked)-1)
+	return fmt.Sprintf("; blocked by %s and %d more", Shorten(blocked[0], shownBlocker), len(blocked)-1)
 }
 
 // GraceReport describes a process that still drains after its grace period.
@@ -294,10 +294,12 @@ func (m *Machine) GraceReport() string {
 		m.Grace, asked, m.MaxAt.Sub(m.AskedAt).Round(time.Millisecond), m.blockers())
 }
 
-// shorten bounds the text of a process within a message of the launcher, by characters and not by
-// bytes, so that it cuts none in half.
-func shorten(s string) string {
-	const limit = 80
+// shownBlocker is how many characters of the name of a blocker a message has.
+const shownBlocker = 80
+
+// Shorten bounds the text of a process within a message of the launcher. It counts characters and
+// not bytes, so that it cuts none in half.
+func Shorten(s string, limit int) string {
 	if r := []rune(s); len(r) > limit {
 		return string(r[:limit]) + "…"
 	}
