@@ -373,8 +373,8 @@ type SecretConfig struct {
 	Names  []string `yaml:"names"`
 	Values []string `yaml:"values"` // further secret values
 
-	// Files are files whose content is secret. They are read at the start of each process, and of
-	// the launcher; a file has at most 64 KiB.
+	// Files are regular files whose content is secret. They are read at the start of each process,
+	// and of the launcher; a file has at most 64 KiB.
 	Files []string `yaml:"files"`
 }
 

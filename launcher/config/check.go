@@ -26,7 +26,8 @@ import (
 // machine.
 type checker struct {
 	*decoder
-	here bool // whether to check also that programs, directories and certificates exist on this machine
+	here bool   // whether to check also that programs, directories and certificates exist on this machine
+	open opener // opens the files of env_file; set if here is true
 }
 
 // The method must reports a broken rule at the key, unless ok is true or the key already has an

@@ -157,8 +157,8 @@ func (c *Config) WithGroup(name string, of any) any {
 }
 
 // Load reads and checks a file. It also checks that the programs, directories and certificates that
-// the file names exist on this machine. The error is [Errors], or an [*Error] if the file cannot be
-// read.
+// the file names exist on this machine. If the file is a pipe, it waits for the program that writes
+// to the pipe. The error is [Errors], or an [*Error] if the file cannot be read.
 func Load(file string) (*Config, error) {
 	c, _, err := LoadSource(file)
 	return c, err
@@ -174,22 +174,23 @@ func Parse(file string, text []byte) (*Config, error) {
 
 // ParseSource is like [Parse], and also returns the Source.
 func ParseSource(file string, text []byte) (*Config, *Source, error) {
-	return parse(cmp.Or(file, "config"), text, false)
+	return parse(cmp.Or(file, "config"), text, nil)
 }
 
-func parse(file string, text []byte, here bool) (*Config, *Source, error) {
+func parse(file string, text []byte, open opener) (*Config, *Source, error) {
 	c, d := &Config{}, newDecoder(file)
-	if err := d.parse(text, c, here); err != nil {
+	if err := d.parse(text, c, open); err != nil {
 		return nil, nil, err
 	}
 	return c, &Source{*d, c}, nil
 }
 
-// parse reads the text into c and checks it. It fills c as far as it can if there is an error.
-func (d *decoder) parse(text []byte, c *Config, here bool) error {
+// parse reads the text into c and checks it. It fills c as far as it can if there is an error. The
+// parameter open is nil if the file is for another machine.
+func (d *decoder) parse(text []byte, c *Config, open opener) error {
 	if d.document(text, c) {
 		c.derive(d)
-		k := checker{decoder: d, here: here}
+		k := checker{decoder: d, here: open != nil, open: open}
 		k.config(c)
 	}
 	if len(d.errs) > 0 {

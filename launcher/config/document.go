@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/swansong-go/swansong/launcher/internal/regular"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -18,9 +19,12 @@ import (
 // exhaust the memory.
 const maxFile = 4 << 20
 
-// ReadFile reads a file for [Parse]. The error is an [*Error] without a line.
-func ReadFile(file string) ([]byte, error) {
-	f, err := os.Open(file)
+// ReadFile reads a file for [Parse]. If the file is a pipe, it waits for the program that writes to
+// the pipe. The error is an [*Error] without a line.
+func ReadFile(file string) ([]byte, error) { return readFile(file, os.Open) }
+
+func readFile(file string, open opener) ([]byte, error) {
+	f, err := open(file)
 	if err != nil {
 		return nil, unreadable(file, err)
 	}
@@ -36,6 +40,21 @@ func ReadFile(file string) ([]byte, error) {
 		return nil, &Error{File: file, Rule: fmt.Sprintf("is larger than %v, the limit for a configuration file", Bytes(maxFile))}
 	}
 	return text, nil
+}
+
+// An opener opens a file for reading. That is [os.Open], which waits for a program that writes to a
+// pipe, or a function that waits for no program.
+type opener = func(name string) (*os.File, error)
+
+// openAgain opens a file that a launcher has read before. A launcher can start with a pipe, as in
+// run -f <(make-config). But no program may ever write to it again.
+func openAgain(name string) (*os.File, error) {
+	return regular.Open(name, ", so the launcher can read it only once, at its start; to reload or upgrade, use a regular file")
+}
+
+// openForDir opens a file for [DirOf].
+func openForDir(name string) (*os.File, error) {
+	return regular.Open(name, "; to find the launcher, name its directory by --dir")
 }
 
 // unreadable returns the error of a file that cannot be read. It wraps the error of the file

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -27,7 +26,7 @@ func (k *checker) readEnvFiles(at string, g *Group) {
 		if !k.here || k.wrong[key] {
 			continue
 		}
-		variables, errs := readEnvFile(name)
+		variables, errs := k.readEnvFile(name)
 		for _, err := range errs {
 			k.fail(key, "%v", err)
 		}
@@ -44,11 +43,11 @@ func (k *checker) readEnvFiles(at string, g *Group) {
 // readEnvFile returns the names and values in a file, in its order, and the errors of the file. It
 // reads at most maxEnvFile bytes, so a wrong name such as /dev/zero is an error and does not fill
 // the memory.
-func readEnvFile(name string) (variables [][2]string, errs []error) {
+func (k *checker) readEnvFile(name string) (variables [][2]string, errs []error) {
 	fail := func(format string, args ...any) ([][2]string, []error) {
 		return nil, []error{fmt.Errorf("%s "+format, append([]any{name}, args...)...)}
 	}
-	f, err := os.Open(name)
+	f, err := k.open(name)
 	if err != nil {
 		return fail("cannot be read: %w", errors.Unwrap(err))
 	}

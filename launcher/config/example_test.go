@@ -76,6 +76,29 @@ func ExampleLoadSource() {
 	// says which address: true
 }
 
+// A launcher that runs reads its file again, for instance in a Reread of launcher.Config.
+func ExampleLoadAgain() {
+	file, remove := exampleFile("process_groups: [{name: sleeper, command: sleep}]\n")
+	defer remove()
+	now, err := config.Load(file)
+	if err != nil {
+		panic(err)
+	}
+	if err := os.WriteFile(file, []byte("process_groups: [{name: sleeper, command: sleep, desired_instances: 2}]\n"), 0o600); err != nil {
+		panic(err)
+	}
+	next, _, err := config.LoadAgain(file)
+	if err != nil {
+		panic(err)
+	}
+	for _, c := range config.Diff(now, next) {
+		fmt.Println(c)
+	}
+	// Output:
+	// ~ sleeper: desired_instances: 1 → 2 (starts or stops some)
+	// ~ sleeper: min_healthy_instances: 1 → 2 (at once)
+}
+
 // The source of a text knows where each key is.
 func ExampleParseSource() {
 	c, source, err := config.ParseSource("launcher.yaml", []byte("process_groups:\n  - name: web\n    max_surge: 2\n"))

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -17,12 +18,18 @@ type Source struct {
 }
 
 // LoadSource is like [Load], and also returns the Source.
-func LoadSource(file string) (*Config, *Source, error) {
-	text, err := ReadFile(file)
+func LoadSource(file string) (*Config, *Source, error) { return load(file, os.Open) }
+
+// LoadAgain is like [LoadSource], for a file that was loaded before. It waits for no other program:
+// a pipe or a device, as the file itself or in env_file, is an error. Only the null device is not.
+func LoadAgain(file string) (*Config, *Source, error) { return load(file, openAgain) }
+
+func load(file string, open opener) (*Config, *Source, error) {
+	text, err := readFile(file, open)
 	if err != nil {
 		return nil, nil, err
 	}
-	return parse(file, text, true)
+	return parse(file, text, open)
 }
 
 // Locate adds file, line and key to an error of package launcher, if its cause is in the file. The

@@ -152,18 +152,19 @@ func literal(s string) string {
 }
 
 // DirOf returns the launcher's directory that a file names, for a client of the launcher. Unlike
-// [Load], it needs no variables of the launcher's environment, except in state_dir.
+// [Load], it needs no variables of the launcher's environment, except in state_dir. It waits for no
+// other program: a file that is a pipe or a device is an error.
 //
 // An error is ignored if values were left out because their variables are not set: rules may fail
 // only because of that. But an error at state_dir, or one of the file as a whole, always counts.
 func DirOf(file string) (string, error) {
-	text, err := ReadFile(file)
+	text, err := readFile(file, openForDir)
 	if err != nil {
 		return "", err
 	}
 	c, d := &Config{}, newDecoder(file)
 	d.lenient = true
-	err = d.parse(text, c, false)
+	err = d.parse(text, c, nil)
 	if err != nil && (!d.unset || d.wrong["state_dir"] || d.wrong[""]) {
 		return "", err
 	}

@@ -98,17 +98,11 @@ func TestRun_ContinuesWhenReaderOfOutputStalls(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s.write(web + "    env_file: [DIR/env]\n")
-			variables := filepath.Join(s.dir, "env")
-			if err := syscall.Mkfifo(variables, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			// The reload waits for a process that never becomes ready. So the stop interrupts it,
+			// and the launcher logs that.
+			s.write(strings.Replace(web, `"{id}"`, `"{id}", --ready-after, "-1s"`, 1) + "    protocol: grpc\n")
 			cmd.Process.Signal(syscall.SIGHUP)
-			// The env_file is a named pipe, so this write returns as soon as the launcher reads its
-			// configuration.
-			if err := os.WriteFile(variables, []byte("no variable"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			s.until("web is being rolled", func(h health) bool { return len(h.Groups[0].Processes) == 2 })
 			cmd.Process.Signal(syscall.SIGTERM)
 		}
 		select {

@@ -18,16 +18,14 @@ import (
 )
 
 // reread reads the configuration file again, and lists the changes. It is the Config.Reread of the
-// launcher, which calls it for a reload, for a dry run of one, and for SIGHUP.
+// launcher, which calls it for a reload, for a dry run of one, and for SIGHUP. It takes no context,
+// because it waits for no other program, only for the disk.
 //
 // It returns an error if a change needs an upgrade or a new launcher. The changes are returned with
 // that error, so that the user sees all of them and which ones are in the way. If the launcher
 // refuses the configuration later, Locate finds the lines in this version of the file.
 func reread(at *place, now *config.Config) (launcher.Config, []string, error) {
-	if err := checkRereadable(at.file); err != nil {
-		return launcher.Config{}, nil, err
-	}
-	next, source, err := config.LoadSource(at.file)
+	next, source, err := config.LoadAgain(at.file)
 	if err != nil {
 		return launcher.Config{}, nil, err
 	}
@@ -56,17 +54,6 @@ func reread(at *place, now *config.Config) (launcher.Config, []string, error) {
 		err = fmt.Errorf("launcher: the changes in %s were not applied, because some need %s:\n%s", at.file, needs, strings.Join(refused, "\n"))
 	}
 	return cfg, changes, err
-}
-
-// checkRereadable returns an error if a file is a pipe, a socket or a device. A launcher can start
-// with the configuration from a pipe, as in run -f <(make-config). Another read of the pipe would
-// wait for a program that writes to it, without a limit. Any other error is left to the function
-// that reads the file.
-func checkRereadable(file string) error {
-	if info, err := os.Stat(file); err != nil || info.Mode().IsRegular() || info.IsDir() {
-		return nil
-	}
-	return &config.Error{File: file, Rule: "is no regular file, so the launcher can read it only once, at its start; to reload or upgrade, start the launcher with a regular file"}
 }
 
 // newLauncher is the end of an error message: it names what the user needs if not even an upgrade
@@ -113,9 +100,6 @@ func reloadCommand(at *place) *cobra.Command {
 		Args:              takes(0, 0, ""),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkRereadable(at.file); err != nil && at.remote == "" {
-				return err
-			}
 			return ask(cmd, at, in.Wait, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
 				seen, err := to.Reload(ctx, &pb.ReloadRequest{DryRun: true})
 				if err != nil {

@@ -3,16 +3,21 @@
 package main_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/swansong-go/swansong/internal/testkit"
+	"github.com/swansong-go/swansong/launcher"
+	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
+	"google.golang.org/grpc"
 )
 
 const (
@@ -244,38 +249,22 @@ func TestReload_InterruptedByStopIsNotLoggedAsError(t *testing.T) {
 // If the file changes between the preview and the reload, the command and the log show what was
 // applied.
 func TestReload_ReportsWhatWasAppliedWhenFileChangesAfterPreview(t *testing.T) {
-	const before = web + "    env_file: [DIR/env]\n"
 	for name, c := range map[string]struct{ then, says, taken string }{
-		"the file is changed again": {before + "    health_check_timeout: 3m\n", "meanwhile the file has changed; the changes are now:\n~ web: health_check_timeout: 30s → 3m0s (at once)\nbeing applied\n", "30s → 3m0s"},
-		"the change is undone":      {before, "meanwhile the changes were undone, or applied by another reload:\nnothing has changed\n", ""},
+		"the file is changed again": {web + "    health_check_timeout: 3m\n", "meanwhile the file has changed; the changes are now:\n~ web: health_check_timeout: 30s → 3m0s (at once)\nbeing applied\n", "30s → 3m0s"},
+		"the change is undone":      {web, "meanwhile the changes were undone, or applied by another reload:\nnothing has changed\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t, before)
-			variables, second, empty := filepath.Join(s.dir, "env"), filepath.Join(s.dir, "second"), filepath.Join(s.dir, "empty")
-			for _, file := range []string{variables, empty} {
-				if err := os.WriteFile(file, nil, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
+			s := newSite(t, web)
 			d := s.runs()
+			second := filepath.Join(s.dir, "second")
 			s.write(c.then)
-			if err := errors.Join(os.Rename(s.file(), second), os.Remove(variables), syscall.Mkfifo(variables, 0o600)); err != nil {
+			if err := os.Rename(s.file(), second); err != nil {
 				t.Fatal(err)
 			}
-			s.write(before + "    health_check_timeout: 2m\n")
-			changed := make(chan error, 1)
-			go func() {
-				f, err := os.OpenFile(variables, os.O_WRONLY, 0) // OpenFile returns when the launcher reads the env_file, after it has read the file for the first time
-				if err == nil {
-					err = errors.Join(os.Rename(second, s.file()), os.Rename(empty, variables), f.Close())
-				}
-				changed <- err
-			}()
-			out, stderr, code := s.says("reload", "--dir", filepath.Join(s.dir, "s"))
+			s.write(web + "    health_check_timeout: 2m\n")
+			dir := s.afterPreview(func() error { return os.Rename(second, s.file()) })
+			out, stderr, code := s.says("reload", "--dir", dir)
 			testkit.Equal(t, "exit code, with "+stderr, code, 0)
-			if err := <-changed; err != nil {
-				t.Fatal(err)
-			}
 			testkit.Equal(t, "output", out, "~ web: health_check_timeout: 30s → 2m0s (at once)\n"+c.says)
 			d.stops()
 			if strings.Contains(d.log(), "2m0s") || !strings.Contains(d.log(), c.taken) {
@@ -285,40 +274,44 @@ func TestReload_ReportsWhatWasAppliedWhenFileChangesAfterPreview(t *testing.T) {
 	}
 }
 
-// A launcher can start with a file that is a named pipe, but cannot read it again: no program may
-// ever write to it. A reload and an upgrade say so, and wait for nothing.
-func TestReload_RefusesNamedPipe(t *testing.T) {
-	s := newSite(t, web)
-	text, err := os.ReadFile(s.file())
+// A relay passes the calls of the command reload on to a launcher.
+type relay struct {
+	pb.UnimplementedLauncherAdminInterfaceServer
+	to           pb.LauncherAdminInterfaceClient
+	afterPreview func() error
+}
+
+func (r *relay) Reload(ctx context.Context, in *pb.ReloadRequest) (*pb.ReloadResponse, error) {
+	out, err := r.to.Reload(ctx, in)
+	if err == nil && in.GetDryRun() {
+		err = r.afterPreview()
+	}
+	return out, err
+}
+
+// afterPreview returns a directory with the socket of a relay to the launcher, which calls f before
+// it answers a dry run.
+func (s *site) afterPreview(f func() error) (dir string) {
+	s.t.Helper()
+	to, conn, err := launcher.Dial(filepath.Join(s.dir, "s"))
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	pipe := filepath.Join(s.dir, "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
+	s.t.Cleanup(func() { conn.Close() })
+	dir = filepath.Join(s.dir, "relay")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		s.t.Fatal(err)
 	}
-	d := s.starts("-f", pipe)
-	if err := os.WriteFile(pipe, text, 0o600); err != nil { // returns when the launcher reads the pipe
-		t.Fatal(err)
+	ln, err := net.Listen("unix", launcher.SocketIn(dir))
+	if err != nil {
+		s.t.Fatal(err)
 	}
-	d.prints("ready")
-	const rule = ": is no regular file, so the launcher can read it only once, at its start; to reload or upgrade, start the launcher with a regular file"
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"reload", "-f", pipe}, pipe + rule},
-		{[]string{"reload", "--wait"}, pipe + rule},
-		{[]string{"upgrade", "-f", pipe}, pipe + rule},
-		{[]string{"upgrade", "--dry-run"}, "launcher: not upgraded to " + command + ": the new program cannot take over: " + pipe + rule + "; this launcher goes on"},
-	} {
-		_, stderr, code := s.says(append(c.args, "--dir", filepath.Join(s.dir, "s"))...)
-		testkit.Equal(t, "exit code", code, 1)
-		testkit.Equal(t, "error of "+strings.Join(c.args, " "), stderr, c.want+"\n")
-	}
-	d.cmd.Process.Signal(syscall.SIGHUP)
-	d.logs("msg=reload error=\"" + pipe + rule)
-	testkit.Equal(t, "exit code of the launcher", d.stops(), 0)
+	server := grpc.NewServer()
+	pb.RegisterLauncherAdminInterfaceServer(server, &relay{to: to, afterPreview: f})
+	var serving sync.WaitGroup
+	serving.Go(func() { server.Serve(ln) })
+	s.t.Cleanup(func() { server.Stop(); serving.Wait() })
+	return dir
 }
 
 // killsAll kills the running processes of the n-th group.

@@ -119,12 +119,11 @@ func onlyFile(cmd *cobra.Command, args []string) (err error) {
 // runFile runs the groups of a file. --dir overrides the directory in the file, here and in each
 // reload.
 func runFile(cmd *cobra.Command, at *place, whenDone bool) error {
+	load := config.LoadSource
 	if cmd.Context().Value(checkOnly{}) != nil { // the launcher that asks has read the file at its start
-		if err := checkRereadable(at.file); err != nil {
-			return err
-		}
+		load = config.LoadAgain
 	}
-	c, source, err := config.LoadSource(at.file)
+	c, source, err := load(at.file)
 	if err != nil {
 		return err
 	}
@@ -146,10 +145,8 @@ func runFile(cmd *cobra.Command, at *place, whenDone bool) error {
 	}
 	// The lines in the file may have moved since the start, and a user looks for the error in the
 	// file as it is now.
-	if checkRereadable(at.file) == nil {
-		if _, now, err := config.LoadSource(at.file); err == nil {
-			source = now
-		}
+	if _, now, err := config.LoadAgain(at.file); err == nil {
+		source = now
 	}
 	return source.Locate(err)
 }

@@ -63,9 +63,6 @@ func upgradeCommand(at *place) *cobra.Command {
 				}
 				in.Program = path
 			}
-			if err := checkRereadable(at.file); err != nil && at.remote == "" {
-				return err
-			}
 			in.Id = rand.Text()
 			return ask(cmd, at, true, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
 				out, err := to.Upgrade(ctx, in)

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/swansong-go/swansong/internal/mask"
+	"github.com/swansong-go/swansong/launcher/internal/regular"
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 	pb "github.com/swansong-go/swansong/launcher/lifecyclepb"
 	"google.golang.org/protobuf/proto"
@@ -152,7 +153,9 @@ func (s *Secrets) update() {
 // every line of output is searched for them.
 const maxFile = 64 << 10
 
-// ReadFiles returns the content of files. It waits for the disk. An error names the file.
+// ReadFiles returns the content of files. It waits for the disk, but for no program that writes to
+// a pipe: a file that can be read only once is of no use here, because it is read again at the
+// start of each process. An error names the file.
 func ReadFiles(files []string) (content []string, err error) {
 	for _, file := range files {
 		text, err := readFile(file)
@@ -165,7 +168,7 @@ func ReadFiles(files []string) (content []string, err error) {
 }
 
 func readFile(file string) (string, error) {
-	f, err := os.Open(file)
+	f, err := regular.Open(file, "; it is read again at the start of each process, so use a regular file")
 	if err != nil {
 		return "", errors.Unwrap(err) // leaves out the path, because the caller adds it
 	}

@@ -1,0 +1,116 @@
+//go:build linux
+
+package main_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/swansong-go/swansong/internal/testkit"
+)
+
+// onlyOnce is the end of the error of a file that a launcher cannot read again.
+const onlyOnce = " cannot be read: it is no regular file, so the launcher can read it only once, at its start; to reload or upgrade, use a regular file"
+
+// pipe creates a named pipe.
+func (s *site) pipe(name string) string {
+	s.t.Helper()
+	pipe := filepath.Join(s.dir, name)
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	return pipe
+}
+
+// release ends the wait of all programs that are opening the pipe. A test that has failed calls it
+// at its end, so that no program waits for ever.
+func release(pipe string) {
+	if f, err := os.OpenFile(pipe, os.O_RDWR, 0); err == nil {
+		f.Close()
+	}
+}
+
+// refuses runs a command that must fail with this error. If it fails otherwise, the test ends: the
+// commands after it might wait, too.
+func (s *site) refuses(want string, args ...string) {
+	s.t.Helper()
+	_, stderr, code := s.says(args...)
+	testkit.Equal(s.t, "error of "+strings.Join(args, " "), stderr, want+"\n")
+	testkit.Equal(s.t, "exit code", code, 1)
+	if s.t.Failed() {
+		s.t.FailNow()
+	}
+}
+
+// A launcher can start with a file that is a named pipe, but cannot read it again: no program may
+// ever write to it. A reload and an upgrade say so, and wait for nothing.
+func TestReload_RefusesNamedPipe(t *testing.T) {
+	s := newSite(t, web)
+	text, err := os.ReadFile(s.file())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipe := s.pipe("pipe")
+	wrote := make(chan error, 1)
+	go func() { wrote <- os.WriteFile(pipe, text, 0o600) }()
+	d := s.starts("-f", pipe)
+	t.Cleanup(func() { release(pipe) })
+	d.prints("ready")
+	if err := <-wrote; err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(s.dir, "s")
+	notUpgraded := "launcher: not upgraded to " + command + ": the new program cannot take over: " + pipe + ":" + onlyOnce + "; this launcher goes on"
+	s.refuses(pipe+":"+onlyOnce, "reload", "--dir", dir, "-f", pipe)
+	s.refuses(pipe+":"+onlyOnce, "reload", "--dir", dir, "--wait")
+	s.refuses(notUpgraded, "upgrade", "--dir", dir, "-f", pipe)
+	s.refuses(notUpgraded, "upgrade", "--dir", dir, "--dry-run")
+	d.cmd.Process.Signal(syscall.SIGHUP)
+	d.logs("msg=reload error=\"" + pipe + ":" + onlyOnce)
+	testkit.Equal(t, "exit code of the launcher", d.stops(), 0)
+}
+
+// A file of env_file that has become a named pipe is refused by a reload and an upgrade, at its
+// line. Nothing waits for a program that writes to the pipe, and the launcher can be stopped.
+func TestReload_RefusesNamedPipeAsEnvFile(t *testing.T) {
+	s := newSite(t, web+"    env_file: [DIR/env]\n")
+	variables := filepath.Join(s.dir, "env")
+	if err := os.WriteFile(variables, []byte("A=1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := s.runs()
+	if err := os.Remove(variables); err != nil {
+		t.Fatal(err)
+	}
+	s.pipe("env")
+	t.Cleanup(func() { release(variables) })
+	want := s.file() + ":6:16: process_groups[0].env_file[0]: " + variables + onlyOnce
+	s.refuses(want, "reload", "-f", s.file(), "--dry-run")
+	s.refuses(want, "reload", "-f", s.file())
+	s.refuses("launcher: not upgraded to "+command+": the new program cannot take over: "+want+"; this launcher goes on", "upgrade", "-f", s.file(), "--dry-run")
+	d.cmd.Process.Signal(syscall.SIGHUP)
+	d.logs("msg=reload error=\"" + want)
+	testkit.Equal(t, "exit code of the launcher", d.stops(), 0)
+}
+
+// A command that needs the file only to find the launcher's directory does not read a named pipe,
+// and says what to name instead. With --dir it does not need the file; the launcher then says which
+// file it reads.
+func TestCommands_DoNotReadNamedPipeToFindLauncher(t *testing.T) {
+	s := newSite(t, web)
+	d := s.runs()
+	pipe := s.pipe("pipe")
+	t.Cleanup(func() { release(pipe) })
+	for _, args := range [][]string{{"status"}, {"stop", "web"}, {"reload"}, {"upgrade", "--dry-run"}} {
+		s.refuses(pipe+": cannot be read: it is no regular file; to find the launcher, name its directory by --dir", append(args, "-f", pipe)...)
+	}
+	s.refuses("launcher: the launcher was started with "+s.file()+", not with "+pipe+"; nothing was applied. Edit "+s.file()+", or start a launcher with "+pipe,
+		"reload", "-f", pipe, "--dir", filepath.Join(s.dir, "s"))
+	if _, stderr, code := s.says("status", "-f", pipe, "--dir", filepath.Join(s.dir, "s")); code != 0 {
+		t.Errorf("status with --dir: exit code %d, %s", code, stderr)
+	}
+	testkit.Equal(t, "exit code of the launcher", d.stops(), 0)
+}
