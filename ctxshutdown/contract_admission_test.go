@@ -107,8 +107,8 @@ func TestTryGuard_RefusesAfterStopWithCause(t *testing.T) {
 			var underived *ctxshutdown.Swansong
 			underived = child(onErr{s, new(atomic.Int32), func(call int32, ctx context.Context) error {
 				err := ctx.Err()
-				// The Shutdown of the child has called Err. Stop the parent before the child is
-				// stopped.
+				// Shutdown of the child has made this call of Err, and has not stopped the child
+				// yet. Stop the parent at this point.
 				if call == 1 {
 					s.ShutdownCause(errCause)
 					c.isTrue("the child has the error of its parent", underived.Err() == context.Canceled)

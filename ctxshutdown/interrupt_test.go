@@ -432,9 +432,11 @@ func TestGuarded_ReleasesGuardOnce(t *testing.T) {
 	}
 }
 
-// An interrupt unregisters from its context when it ends or is closed, because the context may live
-// as long as the program.
-func TestInterrupts_ReadersAndListenersUnregisterFromContextAtEnd(t *testing.T) {
+// A Reader, Writer or listener unregisters from its context when it is closed, returns an error or
+// reaches the end of its source. Otherwise a context that lives as long as the program would keep
+// it in memory. Seq, Recv and Send, a Read of a detached Reader, and a Write on a soft context
+// leave nothing registered when they return.
+func TestInterrupts_UnregisterFromContextWhenClosedOrFailed(t *testing.T) {
 	closedConn := func(t *testing.T) net.Conn {
 		client, conn := net.Pipe()
 		client.Close()

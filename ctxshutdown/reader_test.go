@@ -363,8 +363,8 @@ func TestReader_StopWakesReadEvenIfEarlierReadFailed(t *testing.T) {
 	})
 }
 
-// onceInstead is a connection whose first Read calls the function read. Later Reads use the
-// connection.
+// onceInstead is a connection whose first Read calls the function read. Each later Read reads from
+// the wrapped connection.
 type onceInstead struct {
 	net.Conn
 	read func() (int, error)

@@ -16,20 +16,21 @@ var errStartFailed = errors.New("eventloop: the start function of Async panicked
 // library that takes a callback, and makes l run done with its result. If the operation blocks a
 // goroutine, use [OffloadTimeout].
 //
-// Async calls start on the calling goroutine. start begins the operation and returns. The operation
-// calls complete when it has ended, on any goroutine; only the first call counts, and complete
-// never blocks. As with OffloadTimeout, done runs exactly once, on the loop: with what complete was
-// given, or with [ErrOffloadTimeout] when d has passed, or with the cause when Force ends the
-// context.
+// The function start begins the operation and returns. Async calls it on the goroutine of the
+// caller. When the operation has ended, it calls the function complete with its result, on any
+// goroutine. Only the first call of complete counts, and complete never blocks. As with
+// OffloadTimeout, l calls the function done exactly once: with what complete was given, or with
+// [ErrOffloadTimeout] when d has passed, or with the cause of the end when Force ends ctx.
 //
 // The operation counts as running until complete was called, even after a time-out: [Loop.Quiesce],
 // [Loop.WaitRunners] and the completion of [Loop.Stop] wait for it. So the operation must observe
-// ctx and call complete when it is cancelled. A late value without an error is passed to each of
-// the functions discard, on the goroutine that called complete.
+// ctx, and call complete when ctx is cancelled. If complete is called without an error, but too
+// late for done, its value is passed to each of the functions discard, on the goroutine that called
+// complete.
 //
 // Async returns [ErrNotRunning] or [ErrStopped] if the loop is not Running; then it has not called
-// start. If start panics, the panic continues in the caller, and done receives an error unless
-// complete was called before. Async panics if an argument is nil.
+// start. If start panics, the panic continues in the caller of Async, and done receives an error
+// unless complete was called before. Async panics if an argument is nil.
 func Async[T any](l *Loop, d time.Duration, start func(ctx context.Context, complete func(T, error)), done func(T, error), discard ...func(T)) error {
 	mustOffload("Async", l, start != nil && done != nil && !slices.ContainsFunc(discard, isNil))
 	if !l.box.promise() {

@@ -11,8 +11,11 @@ import (
 const canDetectLostOutput = true
 
 const (
-	pollErr = 0x8  // the event POLLERR, which Linux reports for a pipe without a reader
-	pollHup = 0x10 // the event POLLHUP, which other systems report for such a pipe, and all systems for a closed socket
+	// The event POLLERR. Linux reports it for a pipe without a reader.
+	pollErr = 0x8
+	// The event POLLHUP. Systems other than Linux report it for a pipe without a reader. All
+	// systems report it for a socket whose connection is closed.
+	pollHup = 0x10
 )
 
 type pollFd struct {

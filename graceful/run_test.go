@@ -164,7 +164,8 @@ func TestRun_ScopeKeepsValuesButNotCancellationOfContext(t *testing.T) {
 	}
 }
 
-// Work of the root scope lasts as long as f runs, even if no other guard is held.
+// After a stop, the Work context of Run's root scope is not cancelled while the function given to
+// Run still runs, even if that function holds no guard.
 func TestRun_WorkContextOfRootLastsUntilFunctionReturns(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		err := b.run(func(s *ctxshutdown.Swansong) error {

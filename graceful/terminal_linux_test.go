@@ -292,7 +292,8 @@ func TestRun_DrainsWhenTerminalIsClosed(t *testing.T) {
 	testkit.Equal(t, "exit code", tty.cmd.ProcessState.ExitCode(), 0)
 }
 
-// The SIGHUP of a terminal that closes stops a program that reloads on SIGHUP.
+// A program reloads on SIGHUP. But when its terminal closes, the SIGHUP that the kernel sends stops
+// it.
 func TestWithReload_SIGHUPOfClosedTerminalStopsProcess(t *testing.T) {
 	tty := startCommandOnTerminal(t, exec.Command(os.Args[0]), "reloads", 80)
 	tty.until("Serving 0")
@@ -302,8 +303,9 @@ func TestWithReload_SIGHUPOfClosedTerminalStopsProcess(t *testing.T) {
 	testkit.Equal(t, "exit code", tty.cmd.ProcessState.ExitCode(), 0)
 }
 
-// SIGHUP still reloads when the reader of the program's log has ended.
-func TestWithReload_SIGHUPReloadsEvenIfReaderOfLogHasEnded(t *testing.T) {
+// Standard error is a pipe to a process that reads the log. If that process has exited, SIGHUP
+// still reloads: only the SIGHUP of a closed terminal stops the program.
+func TestWithReload_SIGHUPReloadsEvenIfProcessThatReadsLogHasExited(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

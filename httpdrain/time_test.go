@@ -382,8 +382,8 @@ func TestWithPacing_StopsConnectionsOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// A busyListener is a listener. After the channel begin is closed, clients connect to it without a
-// pause.
+// A busyListener is a listener whose Accept returns a new connection at once in every call after
+// the channel begin has been closed. Before that it is an ordinary pipeListener.
 type busyListener struct {
 	*pipeListener
 	begin    <-chan struct{}
@@ -407,7 +407,8 @@ func (l *busyListener) Accept() (net.Conn, error) {
 	return server, nil
 }
 
-// If clients connect without a pause, the number of connections accepted after the stop is limited.
+// If clients connect to a stopped server without a pause, Serve accepts only a limited number of
+// these connections.
 func TestServe_LimitsNewConnectionsAfterStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := make(chan struct{})

@@ -46,9 +46,9 @@ func outputOf(t *testing.T, g launcher.GroupConfig, file string, cfg launcher.Co
 	return strings.TrimSpace(string(text))
 }
 
-// With ClearEnv, processes have only their own variables, and those by which the launcher finds
-// them.
-func TestClearEnv_HidesEnvironmentOfLauncher(t *testing.T) {
+// With ClearEnv, the environment of a process contains only the variables that the group sets and
+// those that the launcher adds to identify the process.
+func TestClearEnv_ProcessDoesNotInheritEnvironmentOfLauncher(t *testing.T) {
 	t.Setenv("OF_LAUNCHER", "visible")
 	g, file := scriptJob(t, "/usr/bin/env | sort | cut -d= -f1 | grep -v ^_ | grep -v ^PWD | tr '\\n' ' '")
 	g.Env = []string{"OWN=1"}
@@ -58,8 +58,9 @@ func TestClearEnv_HidesEnvironmentOfLauncher(t *testing.T) {
 	testkit.Equal(t, "without ClearEnv", outputOf(t, g, file, launcher.Config{}), "visible")
 }
 
-// Hooks have the variables of their group, too, with placeholders replaced, and those about the
-// process.
+// A hook has the variables that its group sets, with the placeholders replaced, and those by which
+// the launcher tells it which process it runs for. With ClearEnv it inherits none of the
+// launcher's.
 func TestClearEnv_HooksHaveVariablesOfGroup(t *testing.T) {
 	t.Setenv("OF_LAUNCHER", "visible")
 	for _, clear := range []bool{false, true} {

@@ -139,7 +139,9 @@ func TestJob_ReportsFinishedProcesses(t *testing.T) {
 	}
 	health, _ := h.GroupHealth("job")
 	for ctx := soon(t); health.Ready != 2 && ctx.Err() == nil; health, _ = h.GroupHealth("job") {
-		runtime.Gosched() // a process is routed a moment after the event that it is ready
+		// GroupHealth counts a process as ready only once it is routed. That is a moment after the
+		// event that reports the process as ready.
+		runtime.Gosched()
 	}
 	testkit.Equal(t, "ready after the order", health.Ready, 2)
 	message("message after the order", "")

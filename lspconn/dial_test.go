@@ -55,9 +55,9 @@ func TestDial_ExchangesMessagesOverSocket(t *testing.T) {
 	testkit.Equal(t, "outcome", mustClose(t, conn).Outcome, lspconn.Clean)
 }
 
-// A connection fails with the error of Dial, and its process is ended.
-// docs/internals/lspconn.md#sockets
-func TestDial_ErrorFailsConnection(t *testing.T) {
+// If the function Server.Dial returns an error or a nil stream, or panics, the connection fails
+// with that error, and the process of the server is ended. docs/internals/lspconn.md#sockets
+func TestDial_ConnectionFailsIfDialFunctionFails(t *testing.T) {
 	refused := errors.New("refused")
 	for _, test := range []struct {
 		name string

@@ -25,8 +25,8 @@ func TestRun_StopsScopeBeforeAndAfterEachGuardOperation(t *testing.T) {
 		c, _ := ctxshutdown.WithCancel(s)
 		return c
 	}
-	// Operations on the guards of another root scope are moments, too, if its context derives from
-	// s.
+	// The scenario may make another root scope, with a context that derives from s. Then Run also
+	// stops s before and after operations on the guards of that root scope.
 	root := func(s *ctxshutdown.Swansong) *ctxshutdown.Swansong { return ctxshutdown.New(s) }
 	for name, test := range map[string]struct {
 		take    func(s *ctxshutdown.Swansong) (*ctxshutdown.Guard, bool)
@@ -198,8 +198,9 @@ func TestRun_CheckMayWaitForGoroutineThatReleasesLastGuard(t *testing.T) {
 	}
 }
 
-// If the scenario calls graceful.Run, stopping s acts as a signal. Operations on guards of
-// graceful.Run's own root scope are moments, too.
+// If the scenario calls graceful.Run with s, a stop of s has the effect of a signal such as
+// SIGTERM. shutdowntest.Run also stops s before and after operations on the guards of the root
+// scope that graceful.Run makes.
 func TestRun_StopsScenarioThatCallsGracefulRun(t *testing.T) {
 	var ends []string
 	shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {

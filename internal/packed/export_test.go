@@ -39,7 +39,8 @@ func (n *Node) Grow() bool {
 	return n.HasStripes()
 }
 
-// HasStripes reports whether n counts on stripes.
+// HasStripes reports whether n has stripes: several counters for its guards, so that goroutines on
+// different processors do not contend for one.
 func (n *Node) HasStripes() bool { return n.stripes.Load() != nil }
 
 // GuardsOn returns the number of guards that are counted on the stripe c.

@@ -82,8 +82,9 @@ func isInnerCgroup(cgroup string) bool {
 	return err == nil
 }
 
-// isThreaded reports whether a cgroup has a controller such as that of CPU time enabled, and
-// contains processes. The kernel then refuses every process in its children (EOPNOTSUPP).
+// isThreaded reports whether a cgroup contains processes although a controller is enabled in it
+// that can also limit single threads, such as the controller of CPU time. As long as both are the
+// case, the kernel lets no process enter a child of that cgroup (EOPNOTSUPP).
 func isThreaded(cgroup string) bool {
 	return slices.Equal(words(cgroup, "cgroup.type"), []string{"domain", "threaded"})
 }

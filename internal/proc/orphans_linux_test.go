@@ -20,7 +20,8 @@ import (
 )
 
 func init() {
-	// The role "owner" makes an empty cgroup in a directory, prints its path, and waits.
+	// The role "owner" makes an empty cgroup in a directory, prints the path of the cgroup, and
+	// waits. The argument is the directory.
 	roles["owner"] = func(args []string) {
 		containment := below(args)
 		containment.Make()
@@ -59,9 +60,9 @@ func init() {
 		}
 		<-p.Done()
 	}
-	// The role "scan-twice" kills orphans. A second orphan appears before KillOrphansIn lists the
-	// processes for the second time. The role prints how each of the two has ended. The argument is
-	// its namespace; see randomNamespace.
+	// In the role "scan-twice" the test binary starts an orphan and calls KillOrphansIn. It starts
+	// another orphan just before KillOrphansIn lists the processes for the second time. It prints
+	// how each of the two has ended. The argument is its namespace; see randomNamespace.
 	roles["scan-twice"] = func(args []string) {
 		proc.SetNamespace(args[0])
 		orphans, scans := []*exec.Cmd{mustStartOrphan(args[0])}, 0
@@ -76,9 +77,10 @@ func init() {
 			fmt.Println(cmd.Wait())
 		}
 	}
-	// The role "scan-often" kills an orphan. Whenever it looks at the processes, there is a new
-	// orphan. The role prints how often it has looked. The argument is its namespace; see
-	// randomNamespace.
+	// In the role "scan-often" the test binary calls KillOrphansIn. Whenever KillOrphansIn lists
+	// the processes, the test binary starts a new orphan, and this is the only process in the list.
+	// It prints how often KillOrphansIn has listed the processes. The argument is its namespace;
+	// see randomNamespace.
 	roles["scan-often"] = func(args []string) {
 		proc.SetNamespace(args[0])
 		scans := 0
@@ -90,16 +92,20 @@ func init() {
 		})
 		fmt.Println(scans)
 	}
-	// The role "blind" cannot open any file. It prints whether the owner of a mark is known to be
-	// dead.
+	// The role "blind" makes the test binary unable to open files. Then it prints whether
+	// OwnerIsDead takes the program that a mark names for dead. The argument is the mark.
 	roles["blind"] = func(args []string) {
-		proc.OwnerIsDead(args[0]) // remembers the owner of this program for the second call
+		// The first call of OwnerIsDead reads the start time and the namespaces of this process
+		// from /proc and keeps them. The second call compares them with those in the mark, and
+		// could not read them any more.
+		proc.OwnerIsDead(args[0])
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{}); err != nil {
 			panic(err)
 		}
 		fmt.Println(proc.OwnerIsDead(args[0]))
 	}
-	// The role "judge" prints whether a program whose pid no process has is known to be dead.
+	// The role "judge" prints whether OwnerIsDead takes a program for dead whose pid no process
+	// has.
 	roles["judge"] = func([]string) {
 		namespaces := proc.Owner()[strings.LastIndexByte(proc.Owner(), '-')+1:]
 		fmt.Println(proc.OwnerIsDead("4194305-1-" + namespaces + "-RANDOM"))

@@ -12,9 +12,10 @@ import (
 	"unicode"
 )
 
-// addTests adds the top-level tests, examples and fuzz tests of a file by name, each with the
-// string literals in it. The literals outside of all tests, such as those of helpers, are added
-// under "". Literals are written as in the names of subtests.
+// addTests adds the top-level tests, examples and fuzz tests of a file to src.tests. The key is the
+// name of the test, the value the string literals in it. The key of the literals outside of all
+// tests, such as those in helpers, is "". Literals are written as package testing writes names of
+// subtests, for example with an underscore for a space.
 func (src *source) addTests(file *ast.File) {
 	for _, d := range file.Decls {
 		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.IMPORT {
@@ -51,10 +52,12 @@ func subtestName(name string) string {
 	}, name)
 }
 
-// checkTest checks that the package that a mutant names has the test: every alternative of the
-// regular expression, up to its first slash, must match a test. It also checks that subtests can
-// exist: a string literal of these tests, or one outside of all tests, must match each further part
-// of the expression.
+// checkTest checks that the package of a mutant has the tests that the mutant's regular expression
+// names. Every alternative of the part before the first slash must match the name of a test.
+//
+// The parts after a slash name subtests, and the names of subtests are known only when the tests
+// run. So checkTest requires only that each of these parts matches a string literal in one of the
+// tests, or outside of all tests.
 func (s *sources) checkTest(m *mutant) error {
 	src, err := s.pkg(filepath.FromSlash(strings.TrimPrefix(m.pkg, "./")))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 const (
 	maxRows     = 200 // maximal number of rows of the tree that is sent
 	maxChildren = 25  // maximal number of children per scope, in a tree with more than maxRows rows
-	maxDepth    = 12  // maximal depth; the rest of a longer path becomes one name
+	maxDepth    = 12  // maximal depth of the tree; in a deeper path, the rest becomes one name
 	maxName     = 160 // maximal length of a name in characters
 	maxFilter   = 200 // maximal length of a filter in characters
 	maxBlockers = 5   // maximal number of blockers listed beside the state
@@ -45,7 +45,8 @@ type omitted struct {
 	Guards int `json:"guards"`
 }
 
-// A tree is a guard report, reduced to what fits on a page.
+// A tree is a guard report, shortened to what the debug page shows: see maxRows, maxChildren and
+// maxDepth.
 type tree struct {
 	*node    // the root
 	nodes    int

@@ -46,9 +46,9 @@ process_groups:
 	testkit.Equal(t, "exit for an invalid file, with "+stderr.String(), refused.ProcessState.String(), "exit status 1")
 }
 
-// With a terminal, as by "docker run -it", ^C reaches the launcher only once, because a second
-// signal would kill the processes. ^Z does not stop the launcher, because there is no shell to
-// continue it.
+// The launcher runs in a container that has a terminal, as with "docker run -it". A ^C on the
+// terminal must send the launcher exactly one SIGINT, because the launcher kills its processes at a
+// second one. ^Z must not suspend the launcher, because there is no shell that could continue it.
 func TestInit_TerminalInterruptsOnceAndNeverSuspends(t *testing.T) {
 	s := newSite(t, `state_dir: STATE
 process_groups:

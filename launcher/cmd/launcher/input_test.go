@@ -160,7 +160,7 @@ func TestCommandLine_RefusesConflictingFlags(t *testing.T) {
 		want string
 	}{
 		{[]string{"run"}, "launcher: nothing to run"},
-		{[]string{"run", "-f", s.file(), "--desired", "2"}, "launcher: --desired is for a group without a file"},
+		{[]string{"run", "-f", s.file(), "--desired", "2"}, "launcher: --desired cannot be combined with -f; set it in the configuration file"},
 		{[]string{"run", "-f", s.file(), "--", "sleep"}, "launcher: run -f takes no command"},
 		{[]string{"run", "-f", "no.yaml"}, "no.yaml: cannot be read: no such file"},
 		{[]string{"restart", "-f", s.file(), "--resume", "--rollback", "web"}, "if any flags in the group [resume rollback] are set none of the others can be"},

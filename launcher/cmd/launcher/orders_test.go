@@ -21,7 +21,7 @@ process_groups:
 // Groups are stopped, started and scaled by their names, several at once. A stopped group is shown
 // as stopped. The results are printed in the sequence of the names. If the order for one group is
 // refused, the orders for the others are carried out nevertheless.
-func TestOrders_ForSeveralNamesAreCarriedOutEvenIfOneIsRefused(t *testing.T) {
+func TestOrders_RefusalForOneNameDoesNotPreventOrdersForOthers(t *testing.T) {
 	s := newSite(t, two)
 	s.runs()
 	testkit.Equal(t, "stop", s.must("stop", "b", "a", "--wait"), "b: stopped\na: stopped\n")

@@ -100,9 +100,10 @@ func checkDurations(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// onlyFile refuses arguments and flags that are not allowed together with a file. It refuses all
-// flags of run but --exit-when-done, which has no key in a file. An ignored flag would be worse
-// than an error: a user would see only later that the group runs with other settings.
+// onlyFile returns an error for arguments and flags of the command run that cannot be combined with
+// a configuration file, which the flag -f names. These are all flags of run but --exit-when-done,
+// which has no key in the file. An ignored flag would be worse than an error: a user would see only
+// later that the group runs with other settings.
 func onlyFile(cmd *cobra.Command, args []string) (err error) {
 	if len(args) > 0 {
 		return fmt.Errorf("launcher: run -f takes no command, but got %q; the commands are in the file", args[0])
@@ -110,7 +111,7 @@ func onlyFile(cmd *cobra.Command, args []string) (err error) {
 	// Flags such as --dir belong to all commands, and are allowed.
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Changed && f.Name != "exit-when-done" {
-			err = errors.Join(err, fmt.Errorf("launcher: --%s is for a group without a file; with -f, set it in the file", f.Name))
+			err = errors.Join(err, fmt.Errorf("launcher: --%s cannot be combined with -f; set it in the configuration file", f.Name))
 		}
 	})
 	return err

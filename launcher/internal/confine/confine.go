@@ -113,8 +113,9 @@ func groupID(name string) (uint32, error) {
 	return uint32(id), nil
 }
 
-// NeedsUserDir reports whether processes that run as this user, nil for the launcher's, have their
-// sockets in a directory of their own; see package userdir.
+// NeedsUserDir reports whether the processes of the group have their sockets in a separate
+// directory that belongs to their user; see package userdir. They run as the user as, or as the
+// launcher's user if as is nil.
 func NeedsUserDir(g spec.Group, as *proc.User) bool {
 	return as != nil && int(as.UID) != os.Geteuid() && g.UsesSockets()
 }
@@ -129,7 +130,7 @@ func CheckUser(g spec.Group, dir string) (field string, err error) {
 	}
 	if NeedsUserDir(g, as) {
 		if os.Geteuid() != 0 {
-			return "User", errors.New("needs \"protocol: signals\", and no {socket}, unless the launcher runs as root: only root can give a socket to another user")
+			return "User", errors.New("a launcher that does not run as root can start processes as another user only with \"protocol: signals\" and without {socket}, because only root can give a socket to another user")
 		}
 		if dir != "" {
 			if err := userdir.Check(dir, as); err != nil {

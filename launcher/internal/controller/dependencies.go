@@ -11,14 +11,15 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// AwaitsDependencies reports whether the group still waits for those that it depends on. Until then
-// it starts no process.
+// AwaitsDependencies reports whether the group still waits for the groups that it depends on. While
+// it waits, it starts no process.
 func (c *Controller) AwaitsDependencies() bool { return c.awaitsDependencies }
 
-// describeWait says for an operator why no process of the group is replaced: none runs yet.
+// describeWait returns the message of a roll for a group of which no process runs yet: nothing is
+// replaced. The message names the groups that the group waits for.
 func (c *Controller) describeWait() string {
 	const text = "nothing is replaced, because no process of the group runs yet"
-	if len(c.waitsFor) == 0 { // the group has not checked yet those that it depends on
+	if len(c.waitsFor) == 0 { // the group has not checked yet the groups that it depends on
 		return text
 	}
 	advice := ""
@@ -28,7 +29,8 @@ func (c *Controller) describeWait() string {
 	return text + ": it waits for " + strings.Join(c.waitsFor, ", ") + advice
 }
 
-// WaitFor records the names of the groups for which this one waits, for [Health].
+// WaitFor records the names of the groups that this group waits for, so that [Health] can name
+// them. It returns at once.
 func (c *Controller) WaitFor(names []string) { c.waitsFor = names }
 
 // BeginIfDependingOn ends the wait for dependencies and returns true, if the dependencies of the

@@ -234,9 +234,12 @@ func (g *Guardian) Adoptable() []proc.Adoptable {
 	return []proc.Adoptable{g.proc.Adoptable(g.self)}
 }
 
-// HandOver returns the pipe to the guardian, nil if there is no guardian now, for another program
-// that takes over in this process. It waits while a guardian is being started, and no other one is
-// started until the caller calls the function resume. It returns nil for a nil Guardian.
+// HandOver returns the pipe on which the launcher writes to its guardian process. The pipe is nil
+// if no guardian runs now. A launcher calls HandOver before it executes another version of itself
+// in the same process, and passes the pipe to that version; see DismissPrevious.
+//
+// HandOver waits while a guardian is being started. After that no guardian is started until the
+// caller calls resume. HandOver of a nil Guardian returns a nil pipe.
 func (g *Guardian) HandOver() (pipe *os.File, resume func()) {
 	if g == nil {
 		return nil, func() {}
@@ -250,8 +253,9 @@ func (g *Guardian) HandOver() (pipe *os.File, resume func()) {
 	return pipe, g.starting.Unlock
 }
 
-// DismissPrevious lets the guardian exit whose pipe another program has handed over. The pipe may
-// be nil. End waits for its end.
+// DismissPrevious tells the guardian of the previous version of the launcher to exit. That version
+// has handed over the pipe to its guardian; see HandOver. The pipe may be nil. DismissPrevious does
+// not wait until the guardian has exited: End does.
 func DismissPrevious(pipe *os.File) {
 	if pipe != nil {
 		dismiss(pipe)

@@ -45,7 +45,7 @@ type Event struct {
 	Said         Said          // what an adopted process had reported to the earlier launcher
 	Warming      bool          // an adopted process had become ready, and its readiness probe failed
 
-	Limit time.Time // when the launcher, which is itself stopped, sends SIGTERM
+	Limit time.Time // when the launcher, which is being stopped itself, sends the process SIGTERM
 }
 
 // Said is what a process has reported about itself and will not report again.

@@ -177,9 +177,9 @@ func TestShutdown_ProcessThatAsksGetsMoreTimeUpToMaximum(t *testing.T) {
 	})
 }
 
-// By default the launcher does not end a process whose grace period is over. It asks the process
-// for its state, and reports the answer once.
-func TestGracePeriod_ByDefaultItsEndIsReportedAndStopsNoProcess(t *testing.T) {
+// By default the launcher does not stop a process that still drains when its grace period ends. It
+// asks the process for its state, and reports the answer once.
+func TestGracePeriod_ByDefaultProcessThatExceedsItIsReportedNotStopped(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		answer func(m *simulation) []string
@@ -580,14 +580,14 @@ func TestState_OnlyMovesForwardExceptWarmingAndBlocked(t *testing.T) {
 	}
 }
 
-// In the last two polls before its end, a process is asked for a report, and the last one is kept:
-// before the maximum, before the end of an enforced grace period, and before the total deadline of
-// the launcher.
+// A draining process is asked for a report of what it waits for in the last two polls before its
+// deadline: before the maximum duration of its shutdown, before the end of an enforced grace
+// period, or before the total deadline of the launcher. The last report is kept.
 func TestShutdown_AsksWhatDrainWaitsForShortlyBeforeDeadline(t *testing.T) {
 	for name, test := range map[string]struct {
 		cfg   spec.Group
-		limit time.Duration // when the launcher sends SIGTERM; 0: it is not stopped
-		end   time.Duration
+		limit time.Duration // the total deadline of a launcher that is stopped itself; 0 if the launcher goes on
+		end   time.Duration // the deadline of the process, at which it is sent SIGTERM
 	}{
 		"maximum":             {config(nil), 0, 10 * time.Second},
 		"enforced grace":      {config(enforced), 0, 3 * time.Second},

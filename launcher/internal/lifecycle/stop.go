@@ -140,7 +140,9 @@ func (m *Machine) onAck(e Event) []Action {
 	// launcher repeats the call until the grace period has passed.
 	m.callHung = m.callHung || e.Code != codes.Unavailable
 	m.Message = e.Err
-	if e.Code == codes.Unavailable { // a call with this code fails at once, and usually succeeds soon, so it is repeated after a tenth of the interval
+	if e.Code == codes.Unavailable {
+		// A call that fails with Unavailable has failed without delay. The same call usually
+		// succeeds soon after, so the launcher repeats it after a tenth of the poll interval.
 		m.pollAt = e.At.Add(m.cfg.Shutdown.Poll / 10)
 	}
 	return m.tick(e.At)

@@ -249,7 +249,7 @@ func TestNext_RetriesFailedReplacementWithBackoff(t *testing.T) {
 	w := begin(roll.Config{Desired: 1, MinHealthy: 1, MaxSurge: 1, Retries: 3, Backoff: time.Second, MaxBackoff: 3 * time.Second}, 1)
 	w.ends("new-2")
 	w.expectLog(t, "0s start new", "0s new-2 crashes")
-	for _, at := range []time.Duration{1 * time.Second, 3 * time.Second, 6 * time.Second} { // the back-off takes 1, 2 and then at most 3 s
+	for _, at := range []time.Duration{1 * time.Second, 3 * time.Second, 6 * time.Second} { // after delays of 1 s, 2 s, and 3 s, which is MaxBackoff
 		if until := w.act(); until != at {
 			t.Fatalf("waits until %v, want %v", until, at)
 		}
@@ -422,8 +422,8 @@ func TestConfig_BackoffDoesNotOverflow(t *testing.T) {
 	}
 }
 
-// While a roll waits for canaries, an old instance takes the place of one that fails, as soon as
-// the caller allows it.
+// If an old instance fails while a roll waits for canaries, the roll starts another old instance in
+// its place, as soon as View.NoOldStart is false.
 func TestNext_StartsOldInstanceWhileWaitingForCanary(t *testing.T) {
 	w := begin(roll.Config{Desired: 3, MinHealthy: 2, MaxSurge: 1, Canary: 1, CanaryWait: time.Minute}, 3)
 	w.isReady("new-4")
