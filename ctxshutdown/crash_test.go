@@ -83,9 +83,9 @@ var crashes = map[string]func(s *ctxshutdown.Swansong){
 
 const crashCase = "CTXSHUTDOWN_TEST_CRASH"
 
-// TestSubprocess_FunctionOfGoPanics is not a test. TestGo_PanicEndsProgram runs it in another
+// TestHelperProcess_PanicsInFunctionOfGo is not a test. TestGo_PanicEndsProgram runs it in another
 // process, which must crash.
-func TestSubprocess_FunctionOfGoPanics(t *testing.T) {
+func TestHelperProcess_PanicsInFunctionOfGo(t *testing.T) {
 	if run := crashes[os.Getenv(crashCase)]; run != nil {
 		run(ctxshutdown.New(context.Background()))
 		os.Exit(0)
@@ -98,7 +98,7 @@ func TestSubprocess_FunctionOfGoPanics(t *testing.T) {
 func TestGo_PanicEndsProgram(t *testing.T) {
 	for name := range crashes {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSubprocess_FunctionOfGoPanics$", "-test.timeout=10s")
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelperProcess_PanicsInFunctionOfGo$", "-test.timeout=10s")
 			cmd.Env = append(os.Environ(), crashCase+"="+name, "GORACE=atexit_sleep_ms=0")
 			out, err := cmd.CombinedOutput()
 			var exit *exec.ExitError

@@ -59,7 +59,7 @@ const stdinCase = "CTXSHUTDOWN_TEST_STDIN"
 func TestReader_StopEndsReadThatWaitsForStdin(t *testing.T) {
 	for _, tier := range tiers {
 		t.Run(tier.name, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSubprocess_ReadsStdin$")
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelperProcess_ReadsStdin$")
 			cmd.Env = append(os.Environ(), stdinCase+"="+tier.name, "GORACE=atexit_sleep_ms=0")
 			cmd.Stderr = os.Stderr
 			stdin, err := cmd.StdinPipe()
@@ -99,9 +99,9 @@ func TestReader_StopEndsReadThatWaitsForStdin(t *testing.T) {
 	}
 }
 
-// TestSubprocess_ReadsStdin is not a test. TestReader_StopEndsReadThatWaitsForStdin runs it in
+// TestHelperProcess_ReadsStdin is not a test. TestReader_StopEndsReadThatWaitsForStdin runs it in
 // another process.
-func TestSubprocess_ReadsStdin(t *testing.T) {
+func TestHelperProcess_ReadsStdin(t *testing.T) {
 	name := os.Getenv(stdinCase)
 	if name == "" {
 		return

@@ -27,9 +27,9 @@ func (b lateValue) Error() string {
 	return "lateValue"
 }
 
-// TestSubprocess_MainOfRunPanics is the program that TestRun_PanicInMainEndsProgram starts. If it
-// is run directly, it checks nothing.
-func TestSubprocess_MainOfRunPanics(t *testing.T) {
+// TestHelperProcess_PanicsInFunctionOfRun is the program that TestRun_PanicInMainEndsProgram
+// starts. If it is run directly, it checks nothing.
+func TestHelperProcess_PanicsInFunctionOfRun(t *testing.T) {
 	if os.Getenv(asCrash) == "" {
 		return
 	}
@@ -45,10 +45,10 @@ func TestSubprocess_MainOfRunPanics(t *testing.T) {
 	os.Exit(0)
 }
 
-// A panic in main ends the program like a panic in any goroutine, even if another goroutine waits
-// for the loop: the panic is printed, and the exit code is 2.
+// A panic in the parameter main of Run ends the program like a panic in any goroutine, even if
+// another goroutine waits for the loop: the panic is printed, and the exit code is 2.
 func TestRun_PanicInMainEndsProgram(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSubprocess_MainOfRunPanics$", "-test.timeout=10s")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelperProcess_PanicsInFunctionOfRun$", "-test.timeout=10s")
 	cmd.Env = append(os.Environ(), asCrash+"=1", "GORACE=atexit_sleep_ms=0")
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError

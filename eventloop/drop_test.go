@@ -19,9 +19,9 @@ import (
 
 const asDropper = "EVENTLOOP_TEST_DROPPER"
 
-// TestSubprocess_DropsLoops is the program that TestNew_LoopWithoutReferencesIsStopped starts. If
-// it is run directly, it checks nothing.
-func TestSubprocess_DropsLoops(t *testing.T) {
+// TestHelperProcess_DropsLoops is the program that TestNew_LoopWithoutReferencesIsStopped starts.
+// If it is run directly, it checks nothing.
+func TestHelperProcess_DropsLoops(t *testing.T) {
 	use, ok := droppers[os.Getenv(asDropper)]
 	if !ok {
 		return
@@ -72,7 +72,7 @@ func TestNew_LoopWithoutReferencesIsStopped(t *testing.T) {
 	for name := range droppers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.Command(os.Args[0], "-test.run=^TestSubprocess_DropsLoops$")
+			cmd := exec.Command(os.Args[0], "-test.run=^TestHelperProcess_DropsLoops$")
 			cmd.Env = append(os.Environ(), asDropper+"="+name)
 			var stderr strings.Builder
 			cmd.Stderr = &stderr

@@ -2,13 +2,13 @@ package eventloop
 
 import "sync"
 
-// A jobQueue contains the jobs of a pool that no worker has taken, in order. It stores them by
-// value, so that a job takes no allocation. The mutex of the pool guards it. The zero value is
+// A jobQueue contains the jobs of a pool that no worker has taken, the oldest first. It stores them
+// by value, so that a job takes no allocation. The mutex of the pool guards it. The zero value is
 // empty.
 type jobQueue struct {
 	first, last *jobChunk
-	head        int // the index of the first job of the queue, in the chunk first
-	tail        int // the number of places in the chunk last that have been used
+	head        int // the index of the oldest job, in the chunk that first points to
+	tail        int // the number of used places in the chunk that last points to
 }
 
 // A jobChunk takes two kilobytes.

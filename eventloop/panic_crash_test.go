@@ -73,9 +73,9 @@ func late(s *ctxshutdown.Swansong, work func() int, discard ...func(int)) {
 	l.Scope().Force(nil)
 }
 
-// TestSubprocess_ServicePanics is the program that TestPanic_EndsProgramOrIsReturnedByRun starts.
-// If it is run directly, it checks nothing.
-func TestSubprocess_ServicePanics(t *testing.T) {
+// TestHelperProcess_PanicsInService is the program that TestPanic_EndsProgramOrIsReturnedByRun
+// starts. If it is run directly, it checks nothing.
+func TestHelperProcess_PanicsInService(t *testing.T) {
 	service := services[os.Getenv(asService)]
 	if service == nil {
 		return
@@ -89,9 +89,10 @@ func TestSubprocess_ServicePanics(t *testing.T) {
 	os.Exit(graceful.ExitCode(err))
 }
 
-// A panic in a callback, a timer, a job, or an offload whose completion has already run ends the
-// program, as in any goroutine, with the line of the mistake in the stack. If a panic handler stops
-// the loop or the pool instead, graceful.Run drains and returns the panic.
+// A panic ends the program, and the stack trace shows the line that panicked. This holds for
+// callbacks, timers and jobs, and for an offload whose completion has already run. If a panic
+// handler stops the loop or the pool, the program does not end at once: graceful.Run drains and
+// returns the panic.
 func TestPanic_EndsProgramOrIsReturnedByRun(t *testing.T) {
 	for _, test := range []struct {
 		service string
@@ -107,7 +108,7 @@ func TestPanic_EndsProgramOrIsReturnedByRun(t *testing.T) {
 		{"job, stops the pool", 1, []string{`a panic has stopped the pool \"audits\"`, "eventloop_test.write", "Run has returned:", "assignment to entry in nil map"}},
 	} {
 		t.Run(test.service, func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSubprocess_ServicePanics$", "-test.timeout=60s")
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHelperProcess_PanicsInService$", "-test.timeout=60s")
 			cmd.Env = append(os.Environ(), asService+"="+test.service, "GORACE=atexit_sleep_ms=0")
 			out, err := cmd.CombinedOutput()
 			var exit *exec.ExitError

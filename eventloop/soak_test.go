@@ -46,9 +46,9 @@ type behaviour int
 
 const (
 	atOnce       behaviour = iota
-	beforeLimit            // the node answers after three quarters of its time
-	atLimit                // the node answers when its time ends, so that either the answer or the time-out may be first
-	afterRequest           // the node answers after the end of the request, so that the value is discarded
+	beforeLimit            // the node answers after three quarters of its time limit
+	atLimit                // the node answers at its time limit, so that either the answer or the time-out may come first
+	afterRequest           // the node answers only after the end of the request; the loop then discards the answer
 )
 
 // raceLimit is the time limit of a node that answers atLimit.

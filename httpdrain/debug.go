@@ -61,22 +61,23 @@ func AllowRemote(hosts ...string) DebugOption {
 // The same information is available in two other formats:
 //
 //   - JSON, with ?format=json or if the Accept header prefers it.
-//   - Server-sent events, with ?format=events, if the Accept header prefers them, as an EventSource
-//     does, or if the path ends in /events. Each event carries the newest state. Events are sent
-//     after a change, at most four per second, and at least every fifteen seconds while s is
-//     running. A slow reader misses intermediate states.
+//   - Server-sent events, with ?format=events, if the path of the URL ends in /events, or if the
+//     Accept header prefers them, as that of a browser's EventSource does. Each event carries the
+//     newest state. Events are sent after a change, at most four per second, and at least every
+//     fifteen seconds while s is running. A slow reader misses intermediate states.
 //
 // A stream of events ends when s is complete or forced, and its last event says which. A client
 // that connects after that receives the final state and the last event.
 //
-// The handler only reads. It refuses every request unless one of the options [WithToken],
-// [LocalOnly] and [AllowRemote] says which requests it may answer. If several are given, only
-// WithToken counts, or without it only AllowRemote. It starts no goroutine and costs nothing
-// between requests, with one exception: it records which guards are held when s is stopped, and
-// when s is forced or complete, whichever is first. Everything else is recorded during requests.
+// The handler never changes the state of s. It refuses every request unless one of the options
+// [WithToken], [AllowRemote] and [LocalOnly] says which requests it may answer. If several of them
+// are given, the first in this order applies and the others are ignored. The handler starts no
+// goroutine and costs nothing between requests, with one exception: it records which guards are
+// held when s is stopped, and when s is forced or complete, whichever is first. Everything else is
+// recorded during requests.
 //
 // Under [Serve], a request for the page or the JSON holds a guard until it is answered. A stream
-// does not, and it is the last request on its connection. When Serve has drained it closes the
+// does not, and it is the last request on its connection. When Serve has drained, it closes the
 // stream's connection, so the client may not receive the last event. A ResponseWriter of the user's
 // own middleware must have an Unwrap method, as for [http.ResponseController]. Without one, Serve
 // cannot distinguish a stream on an HTTP/2 connection from the other requests there and waits for

@@ -372,8 +372,9 @@ func TestCutError_ListsRequests(t *testing.T) {
 	}
 }
 
-// Hijack after the stop does not set Connection: close in the header, because a reverse proxy sends
-// that header to the client.
+// Hijack after the stop does not set Connection: close in the header. httputil.ReverseProxy calls
+// Hijack to upgrade a connection and then sends that header with the status 101, and a client
+// may refuse a 101 whose header says Connection: close.
 func TestServe_HijackAfterStopSetsNoConnectionClose(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {

@@ -118,7 +118,7 @@ func TestUser_RunsProcessAsUser(t *testing.T) {
 	dir := filepath.Join(shortDir(t), "state")
 	g.User, g.UserGroup, g.Protocol, g.Job = "nobody", "", launcher.GRPC, false
 	_, err = launcher.Start(t.Context(), launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{g}})
-	if !errors.As(err, &wrong) || wrong.Field != "User" || !strings.Contains(wrong.Rule, "cannot enter "+filepath.Dir(dir)+"; choose another directory") {
+	if !errors.As(err, &wrong) || wrong.Field != "User" || !strings.Contains(wrong.Rule, "no permission to enter "+filepath.Dir(dir)+"; choose another directory") {
 		t.Errorf("in a directory that the user cannot enter: %v", err)
 	}
 }

@@ -12,7 +12,7 @@ const (
 	Extension  Kind = events.Extension  // a process has asked for more time to stop
 	Adopted    Kind = events.Adopted    // a process that an earlier launcher started has been adopted
 	// MainProcess reports that a process has named another one, which it has started, as the main
-	// process from now on (MAINPID, as for sd_notify(3)).
+	// process from now on (by MAINPID, see sd_notify(3)).
 	MainProcess Kind = events.MainProcess
 	Upgraded    Kind = events.Upgraded // another program has taken over; see Manager.Upgrade
 	Alarm       Kind = events.Alarm    // a problem that needs an operator
@@ -36,7 +36,7 @@ const (
 	Restart     Kind = events.Restart     // a process has failed and will be replaced after a pause
 	Reloaded    Kind = events.Reloaded    // a configuration was applied; after [Manager.Reread], one event for each change
 	HookRun     Kind = events.HookRun     // a pre-stop hook has ended
-	RouterError Kind = events.RouterError // a call of the Router failed
+	RouterError Kind = events.RouterError // a method of the Router failed, panicked or took too long
 )
 
 // An Event is something that has happened to a process, to a group or to the launcher. Its fields

@@ -152,7 +152,7 @@ func (g *group) awaitRoll(ctx context.Context, r *controller.Result) error {
 	case <-r.Done():
 		return r.Err()
 	case <-ctx.Done():
-		return fmt.Errorf("launcher: waiting for the roll of %s, which goes on: %w", g.name, context.Cause(ctx))
+		return fmt.Errorf("launcher: stopped waiting for the roll of %s; the roll continues: %w", g.name, context.Cause(ctx))
 	}
 }
 
@@ -170,7 +170,7 @@ func isRolledBack(err error) bool {
 	return ok && e.RolledBack
 }
 
-// awaitOrder waits until an order that is no roll is done and recorded in the state file. If the
+// awaitOrder waits until an order other than a roll is done and recorded in the state file. If the
 // file cannot be written, awaitOrder does not wait for it; an alarm reports that.
 func (g *group) awaitOrder(ctx context.Context, r *controller.Result) error {
 	select {
@@ -180,7 +180,7 @@ func (g *group) awaitOrder(ctx context.Context, r *controller.Result) error {
 	case <-g.scope.Done():
 		return fmt.Errorf("launcher: group %q is stopping: %w", g.name, context.Cause(g.scope))
 	case <-ctx.Done():
-		return fmt.Errorf("launcher: waiting for %s, which goes on: %w", g.name, context.Cause(ctx))
+		return fmt.Errorf("launcher: stopped waiting for the order to group %s; the order is still carried out: %w", g.name, context.Cause(ctx))
 	}
 }
 

@@ -257,7 +257,7 @@ func (p *reloadPlan) remove() (waits []func(context.Context) error) {
 			case <-gone:
 				return nil
 			case <-ctx.Done():
-				return fmt.Errorf("launcher: waiting for the end of %s: %w", g.name, context.Cause(ctx))
+				return fmt.Errorf("launcher: stopped waiting for the end of %s: %w", g.name, context.Cause(ctx))
 			}
 		})
 	}

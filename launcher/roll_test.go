@@ -345,7 +345,7 @@ func TestScaleDown_OfFinishedProcessStopsNoOtherProcess(t *testing.T) {
 
 // Scaling down an old process that stays in place of a replacement that failed stops no other
 // process.
-func TestScaleDown_OfProcessKeptForFailedReplacementStopsNoOther(t *testing.T) {
+func TestScaleDown_StopsOnlyOldProcessWhoseReplacementFailed(t *testing.T) {
 	g := runners("web", 3, "--behavior", "hang")
 	g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}).ready()

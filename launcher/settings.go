@@ -23,7 +23,7 @@ import (
 //
 //   - GRPC as soon as it answers a call or notifies the launcher. A process that uses both is
 //     treated so. Of its other messages, only WATCHDOG and MAINPID count.
-//   - Notify when it has sent a message as for sd_notify(3), and has not used GRPC.
+//   - Notify when it has sent an sd_notify(3) message, and has not used GRPC.
 //   - Signals if it has used neither when its probes succeed, or, without a StartupProbe and a
 //     ReadinessProbe, when it has run for a second. It is asked to stop by a call if it answers one
 //     by then.
@@ -38,7 +38,7 @@ type Protocol = spec.Protocol
 const (
 	Auto    Protocol = spec.Auto    // the one of the others that the process uses; the default
 	GRPC    Protocol = spec.GRPC    // the lifecycle protocol, as package client serves it
-	Notify  Protocol = spec.Notify  // messages as for sd_notify(3), on Linux only
+	Notify  Protocol = spec.Notify  // sd_notify(3) messages, on Linux only
 	Signals Protocol = spec.Signals // signals only
 )
 
@@ -129,7 +129,7 @@ const (
 
 // A Router sends requests to processes. The launcher calls it with one call at a time for each
 // process, from any goroutine. The context of a call ends after two seconds. A call that fails,
-// panics or takes longer is an event of the kind [RouterError].
+// panics or takes longer is reported by an event of the kind [RouterError].
 //
 // A failed Add is repeated, and the process does not count as available before one has succeeded. A
 // Remove may or may not follow a failed Add. A failed Remove is not repeated, and does not keep the

@@ -72,7 +72,7 @@ func asNobody(t *testing.T, g launcher.GroupConfig) (launcher.GroupConfig, bool)
 	return g, true
 }
 
-// A process of another user speaks with its launcher by the SDK and by messages as for sd_notify.
+// A process of another user speaks with its launcher by the SDK and by sd_notify messages.
 // When the launcher has ended, nothing is left of the sockets.
 func TestUser_ProcessOfOtherUserCanUseSocketsOfLauncher(t *testing.T) {
 	sdk, ok := asNobody(t, runners("sdk", 2))

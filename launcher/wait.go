@@ -76,6 +76,6 @@ func (m *Manager) Wait(ctx context.Context, id string) (Status, error) {
 	case <-p.Ended():
 		return p.Status(), nil
 	case <-ctx.Done():
-		return p.Status(), fmt.Errorf("launcher: waiting for the end of %s: %w", id, context.Cause(ctx))
+		return p.Status(), fmt.Errorf("launcher: stopped waiting for the end of %s: %w", id, context.Cause(ctx))
 	}
 }

@@ -114,8 +114,8 @@ func serve(text string) {
 	os.Exit(code)
 }
 
-// runClient is the main function of a client that a test kills. It starts a server that has the
-// role encoded in text, prints a line, and waits.
+// runClient is the main function of a client process, which a test kills. It decodes a role from
+// text, starts a server with that role, prints a line and waits until it is killed.
 func runClient(text string) {
 	var r role
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
@@ -128,7 +128,8 @@ func runClient(text string) {
 	forever()
 }
 
-// spawn starts the test binary once more; the new process inherits the pipes.
+// spawn starts the test binary once more, with the value text for the variable asServer. The new
+// process inherits stdout and stderr.
 func spawn(text string, session bool) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asServer+"="+text)

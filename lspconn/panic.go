@@ -11,13 +11,17 @@ import (
 // A PanicError reports that a callback has panicked or called runtime.Goexit.
 //
 // Callbacks run on goroutines of the connection, where the caller of Start cannot recover a panic.
-// The connection recovers it and fails with a PanicError: every pending call returns it, the server
-// is terminated and reaped, and the report names it. If the connection is already closing or has
-// failed, it goes on closing, and the report also names the panic unless it is complete already. A
-// request of the server is answered in any case, with an internal error.
+// The connection recovers the panic and fails with a PanicError: every pending call returns that
+// error, the server is terminated and reaped, and the field Failure of the connection's [Report]
+// contains the error.
+//
+// If the connection is already closing or has failed when the callback panics, it goes on closing.
+// Failure then contains the PanicError too, unless the Report was complete before the panic.
+//
+// If OnRequest panics, the connection answers the request of the server with an internal error.
 //
 // The functions passed to [NewManager] and [WithOnRestart] run on the goroutine of the caller of
-// [Manager.Conn], which receives the panic itself.
+// [Manager.Conn], so the connection does not recover a panic of theirs.
 type PanicError struct {
 	Callback string // "OnRequest", "OnNotify", "Logger", "Trace" or "Dial" of a Server, "OnClose" of a Process, "OnFailure" for the function given to WithOnFailure
 	Method   string // the message's method; empty for the other callbacks

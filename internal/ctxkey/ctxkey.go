@@ -33,14 +33,14 @@ type Panicked struct{}
 // blocks, and returns its error.
 type CheckWait struct{}
 
-// Describer is the key of the [WorkDescriber] of a scope: a *WorkDescriber, by which a package of
-// this module says what the guards of one of its scopes stand for.
+// Describer is the key of a *[WorkDescriber]. A package of this module that creates a scope puts
+// the WorkDescriber into the scope's context, to say what the guards of the scope stand for.
 type Describer struct{}
 
 // A WorkDescriber says what the guards of Scope, a *ctxshutdown.Swansong, stand for. Contexts of
-// descendant scopes carry the same WorkDescriber, although their guards stand for other work. So
-// code that finds a WorkDescriber must compare Scope with its own scope. Scope is set before the
-// first guard of the scope is acquired.
+// descendants of Scope carry the same WorkDescriber, although the guards of the descendants stand
+// for other work. So code that finds a WorkDescriber in the context of a scope must check that
+// Scope is that scope. Scope is set before its first guard is acquired.
 type WorkDescriber struct {
 	Scope any
 	// Describe is called with the number of guards, on any goroutine and with no lock held. It must

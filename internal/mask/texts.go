@@ -70,8 +70,9 @@ func encode(value string, add func(string)) {
 	}
 }
 
-// escapedInURLs returns value with the escapes of URLs. All libraries leave letters and digits, and
-// differ in the other characters.
+// escapedInURLs returns value as the libraries of several languages escape it in a URL, for example
+// with %20 for a space. No library escapes letters and digits. Of the other characters, each
+// library escapes a different set, so there are several results.
 func escapedInURLs(value string) []string {
 	query := url.QueryEscape(value)
 	all := strings.ReplaceAll(query, "+", "%20") // QueryEscape makes each space a +, and each + a %2B
@@ -82,14 +83,15 @@ func escapedInURLs(value string) []string {
 	}
 }
 
-// The characters that JavaScript's encodeURIComponent and encodeURI leave as they are.
+// The replacers undo the escapes of the characters that JavaScript's encodeURIComponent and
+// encodeURI do not escape.
 var (
 	unescapedByComponent = strings.NewReplacer("%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*")
 	unescapedByURI       = strings.NewReplacer("%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*",
 		"%23", "#", "%24", "$", "%26", "&", "%2B", "+", "%2C", ",", "%2F", "/", "%3A", ":", "%3B", ";", "%3D", "=", "%3F", "?", "%40", "@")
 )
 
-// encodeJSON calls add with the value as a JSON string, without its quotes. It has the forms that
+// encodeJSON calls add with the value as a JSON string, without its quotes. It adds the forms that
 // libraries write by default: with and without escapes for HTML, in ASCII as by Python, and with
 // escaped slashes as by PHP. Each of them is also encoded as a part of JSON in a JSON string.
 func encodeJSON(value string, add func(string)) {
@@ -127,13 +129,14 @@ func inASCII(text string) string {
 	return b.String()
 }
 
-// The characters that shells escape.
+// The characters that shells escape with a backslash: inside of double quotes, and outside of
+// quotes.
 var (
 	inDoubleQuotes = regexp.MustCompile("[\"$`\\\\!]")
 	notInWords     = regexp.MustCompile(`[^\w@%+=:,./-]`)
 )
 
-// escapedByte is an escaped byte in a URL. Programs write its digits in upper or lower case.
+// escapedByte matches an escaped byte in a URL. Programs write its digits in upper or lower case.
 var escapedByte = regexp.MustCompile(`%[0-9A-F]{2}`)
 
 func unquote(s string) string { return s[1 : len(s)-1] }

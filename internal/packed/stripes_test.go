@@ -132,7 +132,8 @@ func TestStripes_AreCreatedOnlyOnLinkedNodeThatIsNotStopped(t *testing.T) {
 }
 
 // A goroutine may have read the pointer to the stripes before the fold moved their counts into the
-// word of the node. Its operation on such a stripe is repeated on the word.
+// word of the node. Its operation on one of these stripes finds that the stripe has been folded,
+// and is repeated on the word. What the operation has changed in the folded stripe is ignored.
 func TestStripes_OperationOnRemovedStripeIsRepeatedOnNode(t *testing.T) {
 	root, n := newStriped(t)
 	n.AcquireOne()
@@ -198,8 +199,8 @@ func TestStripes_GuardAcquiredBeforeThemCanBeReleasedAfterThem(t *testing.T) {
 	check(t, "complete", root.IsComplete(), true)
 }
 
-// A guard is released on the counter it was counted in, even if the node has folded these stripes
-// and grown others since.
+// A guard is released on the counter it was counted in, a stripe or the word, even if the node has
+// folded its stripes and grown others since.
 func TestRelease_UsesCounterOfItsAcquisitionAfterStripesWereReplaced(t *testing.T) {
 	root, n := newStriped(t)
 	acquire := func() (release func()) {

@@ -18,7 +18,7 @@ import (
 // A process can exit and let a child take its place; see Process.Follow. Then the Process sends
 // signals to the child, is done when the child has exited, and does not kill the child as a
 // leftover of the first process.
-func TestFollow_SignalsAndWaitGoToChildThatTookPlaceOfFirstProcess(t *testing.T) {
+func TestFollow_SignalAndDoneApplyToChildThatReplacedFirstProcess(t *testing.T) {
 	for _, noCgroup := range []bool{false, true} {
 		var p *proc.Process
 		pid, begun := make(chan int, 1), make(chan struct{})
@@ -64,8 +64,9 @@ func TestFollow_SignalsAndWaitGoToChildThatTookPlaceOfFirstProcess(t *testing.T)
 	}
 }
 
-// When the process that has taken the place of the leader has ended, the leader is ended, too.
-func TestFollow_FirstProcessIsEndedAfterChildThatTookItsPlace(t *testing.T) {
+// When the child that has taken the place of the leader, the process that Start has started, has
+// ended, the leader is ended, too.
+func TestFollow_FirstProcessIsEndedAfterChildThatReplacedIt(t *testing.T) {
 	p, err := proc.Start(proc.Spec{Args: []string{"/bin/sh", "-c", "trap '' TERM; sleep 1000 </dev/null >/dev/null 2>&1 & echo $!; read forever"}, Linger: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -86,10 +87,12 @@ func TestFollow_FirstProcessIsEndedAfterChildThatTookItsPlace(t *testing.T) {
 	}
 }
 
-// The exit status is that of the process that has taken the place of the leader, and not the
-// leader's. Linux tells it from 6.15 on, when that process has been reaped; here this program does
-// that. The test holds up the exit of the leader until then.
-func TestFollow_ExitStatusIsThatOfChildThatTookPlaceOfFirstProcess(t *testing.T) {
+// Exit returns the exit status of the child that has taken the place of the leader, the process
+// that Start has started, and not the leader's own. Since Linux 6.15, a program can learn the exit
+// status of a process that is not its child, after the parent of that process has reaped it. The
+// function OnLeaderExit of the test reaps the child, so the status can be read when OnLeaderExit
+// returns.
+func TestFollow_ExitReturnsStatusOfChildThatReplacedFirstProcess(t *testing.T) {
 	becomeSubreaper := func(on uintptr) {
 		const setChildSubreaper = 36
 		syscall.RawSyscall6(syscall.SYS_PRCTL, setChildSubreaper, on, 0, 0, 0, 0)

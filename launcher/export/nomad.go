@@ -158,10 +158,14 @@ func Nomad(c *config.Config) (*Result, error) {
 
 // job returns the job of a group, with one task group and one task.
 //
-// Secrets are in files of the directory secrets, which is private to the task, and Nomad reads them
-// as variables of the environment. With the mode fail, Nomad gives an allocation up after the
-// attempts. With delay it goes on in the next interval, so there is no limit. A reschedule policy
-// with zero attempts keeps Nomad from placing a failed allocation anew.
+// Nomad writes the secrets to files in the directory secrets, which is private to the task, and
+// sets the variables in these files in the environment of the task.
+//
+// The restart policy of the group has a number of attempts, an interval and a mode. Nomad restarts
+// a failed task at most that many times within the interval. After that, the allocation fails if
+// the mode is fail. If the mode is delay, Nomad restarts the task again in the next interval, so
+// the total number of restarts has no limit. A reschedule policy with zero attempts keeps Nomad
+// from replacing an allocation that has failed.
 func (g group) job() nomadJob {
 	plain, secret := g.environment()
 	named := func(s string) string {
@@ -222,8 +226,8 @@ func (g group) job() nomadJob {
 		Services:      services,
 		Tasks:         []nomadTask{t},
 	}
-	// Interval is the longest time in which Limit consecutive failures can happen: each process is
-	// ready for just less than Reset before it fails.
+	// Interval is the longest time in which CrashLimit consecutive failures can happen: each
+	// process is ready for just less than ResetAfter before it fails.
 	tg.RestartPolicy.Interval = max(time.Duration(g.Restart.CrashLimit)*(g.Restart.MinBackoff+g.Restart.ResetAfter), leastInterval)
 	switch {
 	case g.Restart.Policy == launcher.Never:

@@ -330,7 +330,7 @@ func TestValidate_RefusesUserThatCannotReachSockets(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(s.dir, "env"), []byte("ADDRESS={socket}\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		want := "and a process with the uid 65534 cannot enter " + s.dir
+		want := "with the uid 65534 need a directory in " + s.dir + ", but these processes have no permission to enter " + s.dir
 		if os.Geteuid() != 0 {
 			want = "only root"
 		}

@@ -18,7 +18,7 @@ const (
 	Extension  Kind = "extension"  // a process has asked for more time to stop
 	Adopted    Kind = "adopted"    // a process that an earlier launcher started has been adopted
 	// MainProcess reports that a process has named another one, which it has started, as the main
-	// process from now on (MAINPID, as for sd_notify(3)).
+	// process from now on (by MAINPID, see sd_notify(3)).
 	MainProcess Kind = "main-process"
 	Upgraded    Kind = "upgraded"  // another program has taken over; see launcher.Manager.Upgrade
 	Alarm       Kind = "alarm"     // a problem that needs an operator
@@ -42,7 +42,7 @@ const (
 	Restart     Kind = "restart"      // a process has failed and will be replaced after a pause
 	Reloaded    Kind = "reloaded"     // a configuration was applied; after launcher.Manager.Reread, one event for each change
 	HookRun     Kind = "hook"         // a pre-stop hook has ended
-	RouterError Kind = "router-error" // a call of the Router failed
+	RouterError Kind = "router-error" // a method of the Router failed, panicked or took too long
 )
 
 // An Event is something that has happened to a process, to a group or to the launcher.

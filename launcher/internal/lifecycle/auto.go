@@ -18,7 +18,7 @@ const SettleTime = time.Second
 //
 //	""        nothing yet: the launcher asks for readiness, and listens to messages
 //	grpc      the process has answered a call, or has sent a notification of the lifecycle protocol
-//	notify    the process has sent a message as for sd_notify(3), and has not used the lifecycle
+//	notify    the process has sent an sd_notify(3) message, and has not used the lifecycle
 //	          protocol
 //	signals   the process has used neither of them until SettleTime, or until its probes succeeded
 //
@@ -86,7 +86,7 @@ func (m *Machine) tickAuto(now time.Time) ([]Action, bool) {
 	return m.becomeReady(now, m.Message), true
 }
 
-// onNotified handles a message of the process, as for sd_notify(3).
+// onNotified handles an sd_notify(3) message of the process.
 func (m *Machine) onNotified(e Event) []Action {
 	n := e.Notification
 	m.onWatchdog(e.At, n)

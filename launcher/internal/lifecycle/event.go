@@ -73,7 +73,7 @@ const (
 	OnForce                         // the process is to be killed at once: Reason
 	OnConfig                        // the configuration has changed: Config
 	OnProbe                         // a probe has reached its first verdict, success or failure, or has changed it: Probe; Err, empty after a success
-	OnNotified                      // the process has sent a message, as for sd_notify(3): Notification
+	OnNotified                      // the process has sent an sd_notify(3) message: Notification
 	OnTick                          // time has passed
 	OnExited                        // the process has exited, and is a zombie
 	OnReaped                        // the process has been reaped: Exit

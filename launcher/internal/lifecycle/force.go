@@ -39,7 +39,7 @@ func (m *Machine) stopBySignals(now time.Time, message string) []Action {
 	m.enter(Draining)
 	m.phase, m.Message = signalled, message
 	m.killAt = m.MaxAt
-	// A process that sends messages as for sd_notify(3) can ask for more time, so the enforced
+	// A process that sends sd_notify(3) messages can ask for more time, so the enforced
 	// grace period bounds it.
 	if m.GraceEnforced && m.Uses() == spec.Notify {
 		m.killAt = slices.MinFunc([]time.Time{m.MaxAt, m.AskedAt.Add(m.Grace)}, time.Time.Compare)

@@ -11,9 +11,9 @@ import (
 // which process has sent a message.
 type Socket struct{}
 
-// Listen fails: messages as for sd_notify(3) need Linux.
+// Listen fails, because sd_notify(3) messages can be received on Linux only.
 func Listen(string, *os.File, Gate, func(pid int) bool, func(Message)) (*Socket, error) {
-	return nil, errors.New("notify: messages as for sd_notify(3) need Linux")
+	return nil, errors.New("notify: sd_notify(3) messages can be received on Linux only")
 }
 
 // Serve returns at once on this system.

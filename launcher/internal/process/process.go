@@ -98,7 +98,7 @@ type Process struct {
 	user       *proc.User
 	sockets    sockets // where the sockets of the process are
 	conn       *transport.Connection
-	notify     *notify.Socket                     // the socket for messages as for sd_notify(3); nil if the process has none
+	notify     *notify.Socket                     // the socket for sd_notify(3) messages; nil if the process has none
 	stopProbes context.CancelFunc                 // ends the probes; nil before the process runs
 	begun      chan struct{}                      // closed when the subprocess runs and proc is set
 	port       int                                // what {port} stands for; 0 if the configuration does not mention it

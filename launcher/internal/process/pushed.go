@@ -56,7 +56,7 @@ func (p *Process) Serving(ctx context.Context, port int32) error {
 	return nil
 }
 
-// listenNotify makes the socket for messages as for sd_notify(3), and returns the environment
+// listenNotify makes the socket for sd_notify(3) messages, and returns the environment
 // variables by which the process finds it. Without the socket, a process that needs it does not
 // become ready.
 func (p *Process) listenNotify() (env []string) {
@@ -94,7 +94,7 @@ func (p *Process) drainNotify() {
 	}
 }
 
-// notified handles a message of the process, as for sd_notify(3).
+// notified handles an sd_notify(3) message of the process.
 func (p *Process) notified(m notify.Message) {
 	if m.MainPID != 0 && m.MainPID != p.proc.Pid() && p.proc.Follow(m.MainPID) {
 		p.mu.Lock()

@@ -12,7 +12,7 @@ import (
 // connect.
 type sockets struct {
 	lifecycle, service string // sockets that the process makes
-	notify, launcher   string // sockets that the launcher makes, for messages as for sd_notify(3) and for notifications
+	notify, launcher   string // sockets that the launcher makes, for sd_notify(3) messages and for notifications
 	owner              int    // uid of the other user that can use them; -1: the launcher's user
 }
 

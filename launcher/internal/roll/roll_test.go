@@ -180,7 +180,7 @@ func TestState_RollbackThatFailsPauses(t *testing.T) {
 	w.expectLog(t, "0s old-3 crashes", "0s rolling back paused=true given up=0: failures of old instances in a row: 1")
 }
 
-func TestState_RollbackByOrderReplacesNewInstancesByOldRevision(t *testing.T) {
+func TestState_RequestedRollbackRestoresOldRevision(t *testing.T) {
 	w := begin(roll.Config{Desired: 2, MinHealthy: 1, MaxSurge: 1}, 2)
 	w.isReady("new-3")
 	w.state = w.state.Rollback(w.config, w.view, "by order")

@@ -88,7 +88,7 @@ type Protocol string
 const (
 	Auto    Protocol = "auto"    // the launcher finds out which of the other three protocols the process uses
 	GRPC    Protocol = "grpc"    // the process serves the lifecycle protocol
-	Notify  Protocol = "notify"  // the process sends messages as for sd_notify(3), and is stopped by signals
+	Notify  Protocol = "notify"  // the process sends sd_notify(3) messages, and is stopped by signals
 	Signals Protocol = "signals" // the process uses no protocol, and is stopped by signals
 )
 
@@ -96,7 +96,7 @@ const (
 // process may turn out to use another protocol.
 func (p Protocol) CallsProcess() bool { return p == Auto || p == GRPC }
 
-// TakesMessages reports whether the process can send messages as for sd_notify(3).
+// TakesMessages reports whether the process can send sd_notify(3) messages.
 func (p Protocol) TakesMessages() bool { return p == Auto || p == Notify }
 
 // A Condition is what must hold for a group before a group that depends on it is started.

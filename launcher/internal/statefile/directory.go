@@ -23,7 +23,7 @@ func SocketIn(dir string) string { return filepath.Join(dir, "launcher.sock") }
 // [output.Streams].
 const (
 	LifecycleSocket = "sock" // the socket of the lifecycle service
-	NotifySocket    = "note" // the socket for messages as for sd_notify(3)
+	NotifySocket    = "note" // the socket for sd_notify(3) messages
 	ServiceSocket   = "app"  // a socket that the program can use for its own service
 )
 

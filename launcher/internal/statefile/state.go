@@ -74,11 +74,12 @@ type Process struct {
 	// Outputs are the pipes of the process, in the order of [output.Streams]. They are set from
 	// OpenOutputs until the process is adopted, and are not written to the file.
 	Outputs [2]*os.File `json:"-"`
-	Notify  *os.File    `json:"-"` // the socket for messages as for sd_notify(3); nil if it has to be made
-	Kept    [2][]byte   `json:"-"` // what the earlier launcher has read from Outputs and not dealt with: beginnings of lines
+	Notify  *os.File    `json:"-"` // the socket for sd_notify(3) messages; nil if the launcher has to make it
+	Kept    [2][]byte   `json:"-"` // beginnings of lines, which the earlier launcher has read from Outputs before the lines were complete
 
-	// Args and Env are what the process was started with, for the secrets in them. ReadStartedWith
-	// sets them, and they are not written to the file.
+	// Args and Env are the arguments and the environment with which the process was started. The
+	// launcher that adopts the process masks the secrets in them. ReadStartedWith reads them from
+	// the running process, because they are not written to the file.
 	Args []string `json:"-"`
 	Env  []string `json:"-"`
 }
@@ -199,8 +200,8 @@ func (s State) HasKept() bool {
 	return false
 }
 
-// ReadStartedWith reads the arguments and the environment with which the processes were started, as
-// far as the system tells them. The system may keep the caller waiting, so no lock should be held.
+// ReadStartedWith sets Args and Env of each process, as far as the system tells them. A call of the
+// system may take long, so the caller should hold no lock.
 func (s State) ReadStartedWith() {
 	for _, p := range s.Processes() {
 		read := func(name string) []string {

@@ -15,11 +15,12 @@ import (
 //
 // A process that is to be kept is in the file before it is started, together with its containment
 // (a cgroup, or a mark in its environment). So the next launcher finds a process that was started
-// just before this one died. If the file cannot be written, the process is started nevertheless,
-// and ends with the launcher until it is in the file.
+// just before this one died. If the file cannot be written, the process is started nevertheless.
+// Until the process is in the file, it ends when the launcher ends.
 //
 // A failed write is repeated at each change, and after pauses that double up to maxRetryPause. The
-// first failure is reported, also if it is a disk that hangs, and so is the next success.
+// first failure is reported, and so is the next success. A write that takes longer than
+// writeTimeout counts as a failure.
 type Writer struct {
 	path    string
 	state   func() State
@@ -76,7 +77,7 @@ func (w *Writer) Start(stop <-chan struct{}) error {
 
 // Changed schedules a write, because the state has changed. It returns at once, and may be called
 // with any lock held. Several changes before the next write become one write. The goroutine of the
-// Writer asks for the state only then, so what it writes is never older than the change.
+// Writer asks for the state just before it writes, so what it writes contains the change.
 func (w *Writer) Changed() {
 	select {
 	case w.changed <- struct{}{}:

@@ -43,7 +43,7 @@ type Files struct {
 	Admin    int               // the listening unix socket of the launcher
 	Guardian int               // the pipe to the guardian, a process that ends the launcher's processes if the launcher is killed
 	Sockets  []int             // the listeners of groups
-	Outputs  map[string][3]int // the pipes of processes, in the order of output.Streams, and their sockets for messages as for sd_notify(3)
+	Outputs  map[string][3]int // the pipes of processes, in the order of output.Streams, and their sockets for sd_notify(3) messages
 }
 
 // decode reads a handoff. If it returns an error because it does not understand all of a handoff,

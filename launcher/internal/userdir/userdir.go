@@ -5,11 +5,11 @@
 //	/run/swansong.users      0711  belongs to the launcher's user, as the one above
 //	├── 33                   0700  belongs to the user with the uid 33: its processes make their sockets here
 //	├── 33.sock              0600  belongs to that user, too: for the notifications of its processes
-//	└── web-1.note           0600  the same, for messages of one process as for sd_notify(3)
+//	└── web-1.note           0600  the same, for sd_notify(3) messages of one process
 //
-// Another user can use none of these. The user itself can replace what is in its directory, and no
-// more. Therefore the launcher makes and opens nothing there, and connects only to a socket of that
-// user; see peer.DialOwned.
+// A third user can use none of these. The user with the uid 33 can replace what is in the directory
+// 33, and nothing else. Therefore the launcher makes and opens nothing there, and connects only to
+// a socket of that user; see peer.DialOwned.
 package userdir
 
 import (
@@ -48,7 +48,7 @@ func Check(launcherDir string, as *proc.User) error {
 	}
 	parent, err := filepath.EvalSymlinks(filepath.Dir(abs))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("processes of another user need a directory beside the launcher's own one, and %s does not exist; make it, with mode 0755", filepath.Dir(abs))
+		return fmt.Errorf("the sockets of processes that run as another user need a directory beside that of the launcher, but %s does not exist; make it, with mode 0755", filepath.Dir(abs))
 	} else if err != nil {
 		return err
 	}
@@ -71,9 +71,9 @@ func checkPath(path, parent string, as *proc.User) error {
 		}
 		switch owner := peer.OwnerOf(info); {
 		case owner != 0 && peer.OfAnother(info), info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0:
-			return fmt.Errorf("processes of another user need a directory in %s, which a third user can replace, because that user can write to %s; %s", parent, dir, instead)
+			return fmt.Errorf("the sockets of processes that run as another user need a directory in %s, but a third user could replace that directory, because the third user can write to %s; %s", parent, dir, instead)
 		case !canEnter(as, info, owner):
-			return fmt.Errorf("processes of another user need a directory in %s, and a process with the uid %d cannot enter %s; %s", parent, as.UID, dir, instead)
+			return fmt.Errorf("the sockets of processes with the uid %d need a directory in %s, but these processes have no permission to enter %s; %s", as.UID, parent, dir, instead)
 		}
 		if dir == filepath.Dir(dir) {
 			return nil

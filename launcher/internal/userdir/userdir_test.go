@@ -34,8 +34,8 @@ func TestCheck_RefusesUnsafeParents(t *testing.T) {
 		want         string
 	}{
 		{"all can enter", 0o755, 0o711, ""},
-		{"the user cannot enter", 0o755, 0o700, "cannot enter " + parent},
-		{"the user cannot enter what is further up", 0o750, 0o755, "cannot enter " + dir},
+		{"the user cannot enter", 0o755, 0o700, "no permission to enter " + parent},
+		{"the user cannot enter what is further up", 0o750, 0o755, "no permission to enter " + dir},
 		{"all can write", 0o755, 0o777, "can write to " + parent + ";"},
 		{"all can write further up", 0o757, 0o755, "can write to " + dir + ";"},
 		{"all can write, but not rename", 0o755, 0o777 | os.ModeSticky, ""},
