@@ -323,8 +323,7 @@ type Hook struct {
 }
 
 // A Listen is an address that the launcher listens on for a group. The inherited sockets are
-// non-blocking (O_NONBLOCK). All processes share this property of the socket, and must not change
-// it.
+// non-blocking (O_NONBLOCK). All processes share this property and must not change it.
 type Listen struct {
 	Name    string `yaml:"name"`    // name of the listener in the variable LISTEN_FDNAMES
 	Network string `yaml:"network"` // "tcp", "tcp4", "tcp6" or "unix"; default "tcp"
