@@ -170,8 +170,8 @@ type history struct {
 
 type heldGuard struct {
 	of      *modelScope
-	guard   *ctxshutdown.Guard // nil if a function run by Go holds the guard
-	release func()
+	guard   *ctxshutdown.Guard // nil if the guard belongs to a function that was started with the method Go
+	release func()             // releases the guard, or lets that function return
 }
 
 func newHistory(t *testing.T) *history {

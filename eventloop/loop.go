@@ -45,7 +45,10 @@ type loop struct {
 	offloads *ctxshutdown.Swansong // a child of scope, so that reports list offloads separately
 	handles  *ctxshutdown.Swansong
 	trace    tracer
-	guard    *ctxshutdown.Guard // released once the loop is Stopped, its timers are cancelled and its shutdown handle is triggered
+
+	// guard keeps the scope from completing. It is released after all three: the loop is Stopped,
+	// its timers are cancelled, and its shutdown handle is triggered.
+	guard *ctxshutdown.Guard
 
 	// moreGuards is the number of guards that the loop itself holds in addition to guard: one
 	// during Run, and one for a function that is running if the loop is traced. It is set before

@@ -40,9 +40,13 @@ type stopwatch struct {
 	hook  func(SlowCallback)
 	start time.Time // when the loop was created
 
-	reported bool   // whether a callback of the batch that was queued longer than limit has been reported
-	traced   func() // the running function; if the loop is traced, the function that it calls
-	done     any    // the user's function, if the running function is a completion
+	// reported is set if a callback of the batch that the loop is running has been reported because
+	// it waited in the queue longer than limit. Then no other callback of the batch is reported for
+	// that reason.
+	reported bool
+
+	traced func() // the running function; if the loop is traced, the user's function that it calls
+	done   any    // the user's function, if the running function is a completion
 
 	slow                     atomic.Uint64
 	longestCall, longestWait atomic.Int64

@@ -119,14 +119,14 @@ func TestServe_ServesConnectionsThatWaitForAcceptOfTLSListener(t *testing.T) {
 	v.drained()
 }
 
-// A silentListener has a method SetDeadline without effect, as a listener has that embeds another
-// one and accepts its connections in a goroutine of its own.
+// The SetDeadline of a silentListener has no effect, as in a wrapper that embeds a listener and
+// calls that listener's Accept in a separate goroutine.
 type silentListener struct{ net.Listener }
 
 func (silentListener) SetDeadline(time.Time) error { return nil }
 
-// A listener whose Accept does not return after a deadline delays the drain by a second, and not
-// for ever.
+// If the listener's Accept does not return when its deadline has passed, the drain waits for it for
+// one second, and then closes the listener.
 func TestServe_ReturnsSoonEvenIfAcceptIgnoresDeadlineOfListener(t *testing.T) {
 	for name, wrap := range map[string]func(net.Listener) net.Listener{
 		"TCP": func(ln net.Listener) net.Listener { return ln },

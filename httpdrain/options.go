@@ -15,15 +15,23 @@ import (
 type Option interface{ apply(*options) }
 
 type options struct {
-	name           string
-	linger         time.Duration // the shortest linger of a connection
-	maxLinger      time.Duration
+	name string
+
+	// The drain closes a connection that has been quiet for its linger, see WithLinger. These are
+	// the lower and the upper bound of the linger.
+	linger    time.Duration
+	maxLinger time.Duration
+
 	keepInLameDuck bool
-	retryAfter     time.Duration // the time in Retry-After; 0: the server also serves requests that arrive after the linger
-	pace           float64       // how many scopes of busy connections are stopped per second; 0: all at once
-	logger         *slog.Logger
-	route          func(method, path string) string
-	invalid        error
+
+	// retryAfter is the time in the Retry-After of the responses with which the server refuses
+	// requests that arrive after the linger. If it is 0, the server serves these requests.
+	retryAfter time.Duration
+
+	pace    float64 // how many scopes of busy connections are stopped per second; 0: all at once
+	logger  *slog.Logger
+	route   func(method, path string) string
+	invalid error
 }
 
 type option func(*options)

@@ -94,8 +94,9 @@ func (closedListener) Accept() (net.Conn, error) { return nil, net.ErrClosed }
 func (closedListener) Close() error              { return nil }
 func (closedListener) Addr() net.Addr            { return nil }
 
-// The drain waits for a request on HTTP/2 that the user has configured, even on a TLS listener.
-func TestServe_TLSListenerWaitsForRequestsOfHTTP2ThatUserConfigured(t *testing.T) {
+// A program has configured HTTP/2 itself, by TLSNextProto, and serves on a TLS listener. The drain
+// waits for its requests on HTTP/2.
+func TestServe_OnTLSListenerDrainsRequestsIfUserConfiguredHTTP2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		srv := handler(func(w http.ResponseWriter, r *http.Request) {

@@ -496,7 +496,7 @@ func TestPreStopHooks_RunBeforeStop(t *testing.T) {
 			messages = append(messages, e.Message)
 		}
 	}
-	testkit.Equal(t, "messages", messages, []string{"/bin/sh", "/bin/sh: exit status 3", "/bin/sh: killed after 50ms", "/bin/sh"})
+	testkit.Equal(t, "messages", messages, []string{"/bin/sh", "/bin/sh: exit status 3", "/bin/sh: the hook was killed after its timeout of 50ms", "/bin/sh"})
 }
 
 // When a process has ended, its running hook is killed, and further hooks are not run, because
@@ -528,7 +528,7 @@ func TestPreStopHooks_EndWhenProcessEnds(t *testing.T) {
 			messages = append(messages, e.Message)
 		}
 	}
-	testkit.Equal(t, "messages", messages, []string{"/bin/sh: killed because the process has ended or is being killed"})
+	testkit.Equal(t, "messages", messages, []string{"/bin/sh: the hook was killed because its process has ended or is being killed"})
 	if _, err := os.Stat(out); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the second hook has run: %v", err)
 	}

@@ -18,12 +18,13 @@ import (
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// refused returns the rule of a ConfigError about Listen.
+// refused checks that err is a ConfigError for the field Listen, and returns the rule that the
+// setting violates.
 func refused(t *testing.T, err error) string {
 	t.Helper()
 	var rule *launcher.ConfigError
 	if !errors.As(err, &rule) || rule.Field != "Listen" {
-		t.Fatalf("got %v, want a ConfigError about Listen", err)
+		t.Fatalf("got %v, want a ConfigError for the field Listen", err)
 	}
 	return rule.Rule
 }

@@ -118,7 +118,8 @@ func quoted(b []byte) string {
 	return strconv.Quote(beginning) + more
 }
 
-// shortened returns output of the server for the log, whose handler quotes it where necessary.
+// shortened cuts the server's output to a length fit for the log. It does not quote the output: the
+// log handler does that.
 func shortened(b []byte) string {
 	beginning, more := cut(b)
 	return beginning + more

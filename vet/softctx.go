@@ -165,7 +165,9 @@ func (c *softCheck) scopesOfGuard(guard ast.Expr) lineage {
 	return lineage{}
 }
 
-// check reports the calls with the soft context of a scope while the guard in res is held.
+// check reports database and HTTP calls that are made while the guard in res is held, and that the
+// stop cancels: their context is the soft context of the guard's scope, or of an ancestor of it.
+// guarded is the lineage of that scope.
 func (c *softCheck) check(res *resource, guarded lineage) {
 	if _, ok := guarded.scope(); !ok {
 		return

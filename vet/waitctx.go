@@ -82,15 +82,18 @@ func (r *lineages) scopeOfCompletion(completion ast.Expr) (name, bool) {
 	return name{}, false
 }
 
-// endedBefore returns the first name of a lineage whose context has ended at cur: on the way to
-// cur, the code has received from the Done channel of that context.
+// endedBefore reports whether a context has ended when the code reaches cur. l has the names of the
+// context and of its known ancestors. The context has ended if, on the way to cur, the code has
+// received from the Done channel of one of them: endedBefore returns its name, and where the
+// statement is that receives.
 func (r *lineages) endedBefore(cur inspector.Cursor, l lineage) (n name, at token.Pos, ok bool) {
 	received := func(stmt ast.Node) bool {
 		x, isDone := r.receivedDone(stmt)
 		if !isDone {
 			return false
 		}
-		// If the variable was assigned to in between, its name stands for another context.
+		// If the variable was assigned to between the receive and cur, its name stands for another
+		// context.
 		n, ok = r.name(x)
 		ok = ok && slices.Contains(l.names, n) && !r.assignedBetween(n, stmt, cur.Node())
 		at = stmt.Pos()
@@ -113,7 +116,7 @@ func (r *lineages) endedBefore(cur inspector.Cursor, l lineage) (n name, at toke
 	return n, at, false
 }
 
-// receivedDone returns x of the statement <-x.Done().
+// receivedDone returns x if stmt is the statement <-x.Done(), and x is a context or a scope.
 func (r *lineages) receivedDone(stmt ast.Node) (x ast.Expr, ok bool) {
 	s, ok := stmt.(*ast.ExprStmt)
 	if !ok {

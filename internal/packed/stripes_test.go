@@ -28,8 +28,8 @@ func newStriped(t *testing.T) (root, n *packed.Node) {
 	return root, n
 }
 
-// elsewhere runs f in a new goroutine and waits for it. A new goroutine has another stack, and so,
-// most likely, another stripe.
+// elsewhere runs f in a new goroutine and waits for it. The address of a goroutine's stack decides
+// which stripe it uses, so the new goroutine most likely uses another stripe than the caller.
 func elsewhere(f func()) {
 	var wg sync.WaitGroup
 	wg.Go(f)
@@ -45,11 +45,13 @@ func sweep(n *packed.Node) {
 	}
 }
 
-// The test counts collisions on a counter of its own, and expects stripes only if these are dense.
-// On a machine that does not run two goroutines at the same time, or that is busy, there are few
-// collisions.
+// Two goroutines use one node, and also add to a counter of the test, on which the test counts
+// their collisions. It expects the node to have stripes only if collisions were frequent. They are
+// rare on a machine that is busy, or that does not run two goroutines at the same time.
 func TestStripes_AreCreatedWhenGoroutinesCollideOnCounter(t *testing.T) {
-	const want = 100 // batches, each with three times the collisions that grow needs in a window
+	// The node must have stripes after so many dense batches: batches of operations with three
+	// times the collisions that make a node create stripes.
+	const want = 100
 	root := newNode(nil)
 	var counter, dense atomic.Int64
 	begin := time.Now()
@@ -92,8 +94,8 @@ func TestStripes_AreNotCreatedIfOneGoroutineUsesNode(t *testing.T) {
 	check(t, "stripes", root.HasStripes(), false)
 }
 
-// Collisions count only within a time window: an old node has seen many, but may not be contended
-// now.
+// A node creates stripes only if many collisions happen within a short time window. An old node may
+// have seen many collisions in all, but may not be contended now.
 func TestStripes_AreNotCreatedForRareCollisions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := newNode(nil)

@@ -15,15 +15,19 @@ import (
 )
 
 // A form says how the file writes the value of a field if the type of the field does not say it:
-// Env, for instance, is a list of texts, and a mapping in the file.
+// Env, for instance, is a []string in Go, but a mapping in the file.
 type form struct {
-	typ   reflect.Type                            // type of the value in the file
-	get   func(field reflect.Value) reflect.Value // returns the value in the file
-	set   func(field, value reflect.Value)        // sets the field by the value in the file
-	check func(name, value string) (rule string)  // says what is wrong with a name in a mapping, or with its value; nil: nothing
+	typ reflect.Type                            // type of the value in the file
+	get func(field reflect.Value) reflect.Value // converts the value of the field to the value for the file
+	set func(field, value reflect.Value)        // sets the field to the value from the file
+
+	// check returns what is wrong with a name in a mapping, or with the value of that name, or "".
+	// If check is nil, names and values are not checked.
+	check func(name, value string) (rule string)
 }
 
-// formOf returns a form with functions for typed values.
+// formOf returns the form of a field of type F whose value in the file has the type V. get returns
+// the value for the file; set returns the new value of the field.
 func formOf[F, V any](get func(F) V, set func(F, V) F) form {
 	return form{
 		typ: reflect.TypeFor[V](),

@@ -32,9 +32,9 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// A Result has the files for a target, and the settings that it does not support. The gaps are in
-// the order of the groups. A setting that was left at its default has a gap, too, if the target
-// does something else.
+// A Result has the files for a target, and the gaps: the settings that the target does not support,
+// or supports in another way. The gaps are in the order of the groups. A setting that was left at
+// its default has a gap, too, if the target does something else.
 type Result struct {
 	Files []File
 	Gaps  []Gap
@@ -88,7 +88,8 @@ func (r *Result) Write(dir string) error {
 }
 
 // Print writes all files to w, each after a comment with its name. YAML files are separate
-// documents. More than one JSON file is an error, because JSON has neither comments nor documents.
+// documents. Print returns an error if there is more than one JSON file, because JSON has neither
+// comments nor documents.
 func (r *Result) Print(w io.Writer) error {
 	var all bytes.Buffer
 	for _, f := range r.Files {

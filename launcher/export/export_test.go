@@ -96,8 +96,9 @@ func TestExport_WritesSameFilesAsTestdata(t *testing.T) {
 	}
 }
 
-// The printed files are complete, and programs can read them.
-func TestResult_PrintsCompleteFilesThatProgramsCanRead(t *testing.T) {
+// Print writes YAML files as the documents of one stream, and unit files each after a comment with
+// its name. It writes one JSON file as it is, and refuses several.
+func TestResult_PrintsAllFilesToOneStreamUnlessSeveralAreJSON(t *testing.T) {
 	const one, two = "process_groups: [{name: aaa}]", "process_groups: [{name: aaa}, {name: bbb}]"
 	print := func(target, text string) (string, error) {
 		var out bytes.Buffer

@@ -48,9 +48,9 @@ func TestMachine_GoesThroughStatesFromStartToReap(t *testing.T) {
 	testkit.Equal(t, "outcome", m.Outcome, lifecycle.Clean)
 }
 
-// If a process has reported how its drain ended and does not exit, the reason for which it is ended
-// says so.
-func TestShutdown_ReasonForSignalSaysHowReportedDrainEnded(t *testing.T) {
+// A process has reported that its drain is complete, or that its drain has failed, and does not
+// exit. The reason for which the launcher then ends it says which of the two it has reported.
+func TestShutdown_ForceReasonSaysWhetherProcessReportedCompleteOrFailedDrain(t *testing.T) {
 	for failure, want := range map[string]string{
 		"":          "the process reported that its drain is complete, but did not exit within 10s",
 		"disk full": "the process reported that its drain has failed, and did not exit within 10s",

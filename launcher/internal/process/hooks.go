@@ -34,7 +34,7 @@ func (p *Process) runHooks() {
 // runHook returns. The hook runs in the working directory of the launcher, not in that of the
 // process.
 func (p *Process) runHook(h spec.Hook) error {
-	ctx, cancel := context.WithTimeoutCause(p.scope.Work(), h.Timeout, fmt.Errorf("killed after %v", h.Timeout))
+	ctx, cancel := context.WithTimeoutCause(p.scope.Work(), h.Timeout, fmt.Errorf("the hook was killed after its timeout of %v", h.Timeout))
 	defer cancel()
 	go func() {
 		select {
@@ -48,7 +48,7 @@ func (p *Process) runHook(h spec.Hook) error {
 	exit, _, err := spawn.Run(ctx, p.group.Containment, "", args, env)
 	switch {
 	case err != nil && ctx.Err() != nil && p.mustEndHooks():
-		return errors.New("killed because the process has ended or is being killed")
+		return errors.New("the hook was killed because its process has ended or is being killed")
 	case err == nil && (exit.Code != 0 || exit.Signal != 0):
 		return errors.New(exit.String())
 	}
@@ -62,7 +62,8 @@ func (p *Process) mustEndHooks() bool {
 		return true
 	case <-p.scope.Work().Done():
 		return true
-	// The process has ended; a hook gets its pid, which another process may have by now.
+	// The process has ended. A hook gets the pid of the process, which another process may have by
+	// now.
 	case <-p.proc.Done():
 		return true
 	default:

@@ -100,9 +100,10 @@ func (p *Process) start() error {
 			return fmt.Errorf("launcher: cannot start process %q: %w", p.id, err)
 		}
 	}
-	// The launcher does not become a subreaper. Orphans are found by the mark in their environment,
-	// and the launcher could not tell an orphan that it would have to reap from a child that the
-	// embedding program waits for.
+	// The launcher does not become a subreaper, to which the kernel gives the orphans of processes
+	// as children. It need not, because it finds orphans by the mark in their environment. And it
+	// should not: a subreaper must reap the orphans, and the launcher could not tell an orphan from
+	// a child that the embedding program waits for.
 	child.Args = args
 	// A socket of this name is a leftover, because ids are not reused and the directory belongs to
 	// this launcher.

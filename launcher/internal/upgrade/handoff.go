@@ -59,8 +59,8 @@ func decode(r io.Reader) (*Handoff, error) {
 	}
 	h := &Handoff{}
 	// To go back to the earlier program, the fields that can be decoded are enough, as long as
-	// Files.Program and Args are among them. State is left out, because decoding would end at an
-	// unknown field in it.
+	// Files.Program and Args are among them. State is not decoded here, because an unknown field in
+	// it would end the decoding before the other fields are read.
 	readRest := func() {
 		json.Unmarshal(text, &struct {
 			*Handoff

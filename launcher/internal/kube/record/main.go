@@ -75,7 +75,7 @@ func run(out string, largest, parallel int) error {
 	in := json.NewEncoder(w)
 	for k, t := range traces {
 		if errs[k] != nil {
-			return fmt.Errorf("%d: %+v: %w", k, *t, errs[k])
+			return fmt.Errorf("trace %d (%+v): %w", k, *t, errs[k])
 		}
 		if err := in.Encode(t); err != nil {
 			return err
