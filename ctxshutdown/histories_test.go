@@ -52,7 +52,7 @@ type modelScope struct {
 	stop   error // the cause of the stop; nil while the scope runs
 	force  error // the cause given to Force of this scope; nil without a Force
 	worked bool  // Work has been called
-	done   bool  // the scope is complete, or was complete before a guard was acquired after the stop
+	done   bool  // the scope is complete, or was complete until a guard was acquired after the stop
 	seen   bool  // State has returned Complete, or a Completion has resolved
 	cut    error // why the context Work has ended; nil while it has not ended
 	open   []*modelCompletion

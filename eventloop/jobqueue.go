@@ -7,8 +7,8 @@ import "sync"
 // empty.
 type jobQueue struct {
 	first, last *jobChunk
-	head        int // the index of the oldest job, in the chunk that first points to
-	tail        int // the number of used places in the chunk that last points to
+	head        int // the index of the oldest job in the first chunk
+	tail        int // the number of used places in the last chunk
 }
 
 // A jobChunk takes two kilobytes.

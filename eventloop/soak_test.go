@@ -133,8 +133,9 @@ func (s scenario) request(n int, l *eventloop.Loop, p *eventloop.Pool, over func
 	until := time.Now().Add(s.deadline)
 	isOver := make(chan struct{})
 	end := func(err error) { close(isOver); over(err) }
-	// node returns the time limit of a node, and a function that waits until the node answers. The
-	// returned function takes no context, so it cannot be interrupted.
+	// A node is a simulated remote machine that the request calls. node returns the time limit for
+	// the answer of a node, and a function that blocks until the node answers. The returned
+	// function takes no context, so it cannot be interrupted.
 	node := func(b behaviour) (limit time.Duration, answer func() (int, error)) {
 		began := time.Now()
 		if limit = min(s.nodeTimeout, time.Until(until)); b == atLimit {

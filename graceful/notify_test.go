@@ -101,7 +101,7 @@ func TestNotify_TimeRequestedFromSystemdCoversAllPhases(t *testing.T) {
 // one second after the last phase. After a second of draining, Run sends systemd a status that says
 // what the drain waits for. The test runs in a synctest bubble, where the times of messages are
 // exact.
-func TestNotify_SystemdGetsWatchdogPingsAndNeededTimeDuringDrain(t *testing.T) {
+func TestNotify_SendsWatchdogPingsAndTimeoutExtensionsDuringDrain(t *testing.T) {
 	for _, c := range []struct {
 		soft, extend time.Duration
 		want         []string

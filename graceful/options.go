@@ -67,8 +67,9 @@ func WithLameDuck(d time.Duration) Option {
 }
 
 // WithSoft sets how long work may take to finish before it is cancelled, including the pre-stop
-// hooks. The default is 10 seconds. Valid values are 1 ms to 24 h. 24 h is for a program that
-// bounds its drain by itself: neither [Status] nor what Run prints and logs then names its end.
+// hooks. The default is 10 seconds. Valid values are 1 ms to 24 h. Use 24 h if the program limits
+// its drain itself: then neither [Status] nor what Run prints and logs names a deadline of the
+// drain.
 func WithSoft(d time.Duration) Option {
 	return option(func(c *config) error { c.soft = d; return checkDuration("WithSoft", d, shortest) })
 }

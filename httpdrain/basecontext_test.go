@@ -43,8 +43,9 @@ func TestServe_RequestContextPrefersValueOfScopeToThatOfBaseContext(t *testing.T
 	})
 }
 
-// The context of a request is Work of the server's scope, even if the user's BaseContext carries
-// another scope. So Force ends a Write that blocks.
+// The context of a request derives from the context that Work of the server's scope returns, even
+// if the user's BaseContext carries another scope. Force cancels that context, and so ends a Write
+// that blocks.
 func TestServe_RequestContextEndsAtForceNotAtStop(t *testing.T) {
 	user := ctxshutdown.New(context.Background())
 	writing, written := make(chan struct{}), make(chan error, 1)

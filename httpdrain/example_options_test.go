@@ -204,9 +204,10 @@ func ExampleWithLogger() {
 	// msg="httpdrain: drained" server=http
 }
 
-// The linger must be longer than a client of a distant network needs to stop using a connection,
-// here 300 ms. The server waits for the next request of a client that sends requests regularly, but
-// no longer than two seconds.
+// In this example the clients are in a distant network, and need up to 300 ms to stop using a
+// connection. So the lower bound of the linger is longer than that: 500 ms. A connection whose
+// client sends requests regularly lingers until its next request is due, but no longer than the
+// upper bound: two seconds.
 func ExampleWithLinger() {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()

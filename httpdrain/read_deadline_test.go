@@ -69,8 +69,9 @@ func TestServe_RemovesReadDeadlineSetByHookBeforeNextRequest(t *testing.T) {
 	}
 }
 
-// The server lifts a deadline that was set on the connection returned by NetConn.
-func TestServe_RemovesReadDeadlineSetOnConnectionUnderTLS(t *testing.T) {
+// The server removes a read deadline that was set on the raw connection beneath TLS, which NetConn
+// returns.
+func TestServe_RemovesReadDeadlineSetOnRawConnectionBeneathTLS(t *testing.T) {
 	shown := make(chan net.Conn, 1)
 	srv := secured(overdue(shown))
 	srv.TLSConfig.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {

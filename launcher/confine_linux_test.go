@@ -81,8 +81,9 @@ func TestClearEnv_HooksHaveVariablesOfGroup(t *testing.T) {
 	}
 }
 
-// A process runs as the user of its group, with the groups and the home directory of that user, if
-// the launcher may do that. Otherwise the launcher does not start.
+// A process runs as the user of its group, with that user's Unix groups and home directory. If the
+// launcher has no privilege to change the user, because it does not run as root, Start returns an
+// error.
 func TestUser_RunsProcessAsUser(t *testing.T) {
 	nobody, err := user.Lookup("nobody")
 	if err != nil {

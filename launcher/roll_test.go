@@ -283,7 +283,7 @@ func TestScaleDown_OfSurplusProcessBeingStoppedChangesNothing(t *testing.T) {
 // Scaling down a process that counts as finished and has not ended yet stops no other process:
 // neither without a roll, nor in a roll that is then rolled back. In the new revision there is one
 // process fewer, as for any other old process.
-func TestScaleDown_OfFinishedProcessStopsNoOtherProcess(t *testing.T) {
+func TestScaleDown_RemovesFinishedProcessAndStopsNoOther(t *testing.T) {
 	for _, rolled := range []bool{false, true} {
 		t.Run(fmt.Sprintf("rolled %v", rolled), func(t *testing.T) {
 			g := runners("job", 2)

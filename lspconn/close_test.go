@@ -740,8 +740,8 @@ func TestStart_RejectsBadInput(t *testing.T) {
 	contains(t, err, "was not started: too late")
 }
 
-// With the shortest deadline, a second, a server that ignores all requests and SIGTERM is killed
-// after 0.8 s.
+// With the shortest deadline (1 s), a server that ignores all requests and SIGTERM is killed after
+// 0.8 s.
 func TestClose_KillsServerWithinDeadlineOfOneSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, _ := startInProcess(t, t.Context(), lspconn.Server{CloseTimeout: time.Second},

@@ -136,7 +136,7 @@ func (b *inbox) deliver() {
 	}
 }
 
-// The method next takes the first message that waits. It returns false if there is none.
+// next takes the first waiting message. It returns false if there is none.
 func (b *inbox) next() (m message, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -31,7 +31,7 @@ func manager(t *testing.T, servers func(key string) (lspconn.Server, error), opt
 }
 
 // A server is started when Conn is first called for its key. Concurrent calls start it only once.
-func TestManager_StartsServerAtFirstCallOfConn(t *testing.T) {
+func TestManager_FirstCallToConnStartsServer(t *testing.T) {
 	var mu sync.Mutex
 	started := map[string]int{}
 	m := manager(t, func(key string) (lspconn.Server, error) {

@@ -183,9 +183,10 @@ func TestStripes_SumCountsAllGuards(t *testing.T) {
 	check(t, "complete again", root.IsComplete(), true)
 }
 
-// A guard may be counted on the word before the node has stripes, and released after the stripes
-// have been folded.
-func TestStripes_GuardAcquiredBeforeThemCanBeReleasedAfterThem(t *testing.T) {
+// A guard that was acquired on the word can be released on a stripe, if the node has got stripes in
+// between. A guard that was acquired on a stripe can be released on the word after Stop has folded
+// the stripes.
+func TestStripes_GuardAcquiredBeforeGrowCanBeReleasedAfterGrow(t *testing.T) {
 	root := newNode(nil)
 	root.AcquireOne()
 	root.Grow()

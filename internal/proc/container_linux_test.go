@@ -510,7 +510,7 @@ func TestProcess_WhenDoneNoDescendantIsLeft(t *testing.T) {
 }
 
 // Processes that the leader leaves behind receive SIGTERM and then have the time Linger to exit.
-func TestProcess_DescendantsLeftAtExitHaveTimeAfterSIGTERM(t *testing.T) {
+func TestProcess_DescendantsThatOutliveProcessGetTimeBetweenSIGTERMAndSIGKILL(t *testing.T) {
 	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
 		roleOf := func(s string) proc.Spec { spec := contain(self(s)); spec.Linger = time.Hour; return spec }
 		p := start(t, roleOf("leave-polite"))

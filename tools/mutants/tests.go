@@ -90,7 +90,7 @@ func (s *sources) checkTest(m *mutant) error {
 			return fmt.Errorf("test %s: %w", m.run, err)
 		}
 		if part != "" && !slices.ContainsFunc(literals, re.MatchString) {
-			return fmt.Errorf("%s %s has no subtest that matches %s: no string literal in the test, or outside of all tests, matches it; if the subtest was renamed, use the new name; if the test computes its name, write the name as a literal",
+			return fmt.Errorf("%s %s has no subtest that matches %s: no string literal in the test, or outside of all tests, matches it; if the subtest was renamed, use the new name; if the name of the subtest is computed, write it as a literal",
 				m.pkg, top, part)
 		}
 	}

@@ -123,8 +123,8 @@ func begin(cfg spec.Group) *host {
 	return h
 }
 
-// The progress deadline of a rollback begins with the rollback. Replacing a process is progress,
-// also if the process has a third revision.
+// The progress deadline of a rollback begins with the rollback. Replacing a process counts as
+// progress, even if the process has neither the old nor the new revision of the roll.
 func TestRollback_EachReplacementRestartsProgressDeadline(t *testing.T) {
 	const took = 2 * time.Second
 	synctest.Test(t, func(t *testing.T) {

@@ -50,7 +50,9 @@ func (m *Machine) stopBySignals(now time.Time, message string) []Action {
 	if m.Said.Stopping { // the process is already stopping by itself, and a signal could interrupt that
 		return m.tick(now)
 	}
-	if m.SignalsSent > 0 { // an earlier launcher has sent a stop signal; a program may take a second one for an order to end at once
+	// If an earlier launcher has already sent a stop signal, do not send another one now: a program
+	// may interpret a second signal as the order to end at once.
+	if m.SignalsSent > 0 {
 		m.scheduleNextSignal(now)
 		return m.tick(now)
 	}

@@ -114,7 +114,8 @@ func stopStuck(cfg launcher.Config, kind string, count int) (ended, drained time
 	}
 	if err == nil && (kind == inSocket || kind == inStdout) {
 		var f *os.File
-		// os.Open returns when the process opens the FIFO, which it does when it is stuck.
+		// os.Open blocks until the process opens the other end of the FIFO. The process opens it as
+		// soon as it no longer reads its socket, or the pipe of its standard output is full.
 		if f, err = os.Open(fifo); err == nil {
 			f.Close()
 		}

@@ -227,10 +227,11 @@ func (r *Roll) GivenUp() int { return r.state.GivenUp }
 // of a failure.
 func (r *Roll) Ordered() bool { return r.ordered }
 
-// Resume ends a pause. The rules are those of Destination.
+// Resume ends a pause of the roll. c holds the rules of the revision that [Roll.Destination]
+// returns.
 func (r *Roll) Resume(c Config, v View) {
 	r.state.Paused, r.announced, r.rejected = false, false, false
-	// The field last keeps the cause of the rollback while the roll is being rolled back.
+	// r.last keeps the cause of the rollback while the roll is being rolled back.
 	if r.Forward() {
 		r.last = nil
 	}
@@ -245,9 +246,9 @@ func (r *Roll) OrderRollback(reason string) {
 	}
 }
 
-// Rollback begins the rollback of the roll. The rules are those of From. All instances of other
-// revisions than From are to be replaced, also those of earlier rolls, which counted as old on the
-// way forward.
+// Rollback begins the rollback of the roll. c holds the rules of the revision From. All instances
+// of other revisions than From are to be replaced, also those of earlier rolls, which counted as
+// old on the way forward.
 func (r *Roll) Rollback(c Config, v View, why string) {
 	// Set the phase first, because view depends on it: in this phase view counts all instances of
 	// other revisions than From as instances to replace. With the smaller number before the

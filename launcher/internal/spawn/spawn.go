@@ -125,9 +125,9 @@ func (p Placeholders) Command(cfg spec.Group, inherited []string) (args, env []s
 	return args, env
 }
 
-// HookCommand returns the arguments and the environment of a hook of the process, which has this
-// pid. The hook inherits the launcher's environment, and has the variables of the configuration, as
-// the process has.
+// HookCommand returns the arguments and the environment of a hook of the process whose pid is pid.
+// Like the process, the hook inherits the launcher's environment and has the variables of the
+// configuration.
 func (p Placeholders) HookCommand(cfg spec.Group, h spec.Hook, pid int, inherited []string) (args, env []string) {
 	expand := p.replacer()
 	for _, a := range h.Command {
@@ -151,8 +151,9 @@ func (p Placeholders) about(env []string, pid int) []string {
 	return append(env, client.EnvID+"="+p.ID, "SWANSONG_PROCESS_GROUP="+p.Group, fmt.Sprintf("SWANSONG_PROCESS_PID=%d", pid))
 }
 
-// ProbeEnv returns the environment of the commands of probes: that of the process, which has this
-// pid, without the variables by which the process speaks to the launcher.
+// ProbeEnv returns the environment for commands that probe the process whose pid is pid. It is the
+// environment of the process, with the variables that name the process, and without those by which
+// the process speaks to the launcher.
 func (p Placeholders) ProbeEnv(cfg spec.Group, pid int, inherited []string) []string {
 	_, env := p.Command(cfg, inherited)
 	return p.about(env, pid)
