@@ -170,6 +170,6 @@ func memory() []struct {
 				wg  sync.WaitGroup
 			}{ctx: stdWaited(f)}
 		})},
-		{"coalesced change of 1 KiB to a language server that does not read", behind},
+		{"coalesced change of 1 KiB to a language server that does not read", sendToStalled},
 	}
 }

@@ -33,7 +33,7 @@ func peers() []peer {
 	return []peer{
 		{"swansong", [5]side{
 			func() func(int) { return tries{running()}.run },
-			func() func(int) { return twice(tries{running()}.run) },
+			func() func(int) { return inTwoGoroutines(tries{running()}.run) },
 			func() func(int) { return goSwansong },
 			func() func(int) { return newFamily(0, nil).run },
 			func() func(int) { return stopSwansong },
@@ -47,14 +47,14 @@ func peers() []peer {
 		}},
 		{"RWMutex and counter", [5]side{
 			func() func(int) { return new(stopper).run },
-			func() func(int) { return twice(new(stopper).run) },
+			func() func(int) { return inTwoGoroutines(new(stopper).run) },
 			func() func(int) { s := new(stopper); return startMany(func() { s.runAsync(func() {}) }, s.wg.Wait) },
 			nil,
 			nil,
 		}},
 		{"k8s SafeWaitGroup", [5]side{
 			func() func(int) { return (&safe{}).run },
-			func() func(int) { return twice((&safe{}).run) },
+			func() func(int) { return inTwoGoroutines((&safe{}).run) },
 			func() func(int) { return goSafe },
 			nil,
 			nil,

@@ -40,11 +40,11 @@ func endRows() []row {
 			what: "Guard + Release during reports of 100000 guards", peer: "the same during another computation", limit: 2, once: true, each: besideOps,
 			ours: func() func(int) {
 				s := crowded(100_000, 10)
-				return others.beside(func() { s.GuardReport() }, guards{child(s)}.run)
+				return others.runBeside(func() { s.GuardReport() }, guards{child(s)}.run)
 			},
 			their: func() func(int) {
 				s := crowded(100_000, 10)
-				return others.beside(func() { sum(numbers(10_000)) }, guards{child(s)}.run)
+				return others.runBeside(func() { sum(numbers(10_000)) }, guards{child(s)}.run)
 			},
 		},
 		{
@@ -250,8 +250,8 @@ const besideOps = 5_000_000
 // waits until the goroutine of the run before has ended, which may take as long as a report.
 type background struct{ sync.WaitGroup }
 
-// The function beside returns a function that calls run while a goroutine calls other repeatedly.
-func (b *background) beside(other func(), run func(n int)) func(int) {
+// runBeside returns a function that calls run while a goroutine calls other repeatedly.
+func (b *background) runBeside(other func(), run func(n int)) func(int) {
 	b.Wait()
 	return func(int) {
 		var stop atomic.Bool

@@ -26,16 +26,16 @@ func guardRows() (rs []row) {
 	rs = append(rs,
 		row{
 			what: "Guard + Release, 2 goroutines on one scope", peer: peer + ", the same", limit: 0.25, allocs: rare, alone: their,
-			ours:  func() func(int) { return twice(guards{deep(4)}.run) },
-			their: func() func(int) { return twice((&waitGroup{}).run) },
+			ours:  func() func(int) { return inTwoGoroutines(guards{deep(4)}.run) },
+			their: func() func(int) { return inTwoGoroutines((&waitGroup{}).run) },
 		},
 		// If guards scaled linearly, two goroutines on one scope would be as fast as two goroutines
 		// on two scopes. Unlike the row above, which compares two goroutines on one WaitGroup, this
 		// row has a result also if the WaitGroup suffers no contention on this machine.
 		row{
 			what: "Guard + Release, 2 goroutines on one scope", peer: peer + ", 2 goroutines on one each", limit: 1.2, allocs: rare,
-			ours:  func() func(int) { return twice(guards{deep(4)}.run) },
-			their: func() func(int) { return apart((&waitGroup{}).run, (&waitGroup{}).run) },
+			ours:  func() func(int) { return inTwoGoroutines(guards{deep(4)}.run) },
+			their: func() func(int) { return concurrently((&waitGroup{}).run, (&waitGroup{}).run) },
 		},
 		row{
 			what: "TryGuard + Release, root", peer: peer, limit: 1.05, anew: true,
@@ -49,15 +49,15 @@ func guardRows() (rs []row) {
 		},
 		row{
 			what: "TryGuard + Release, 2 goroutines on one scope", peer: peer + ", the same", limit: 0.5, allocs: rare, alone: their,
-			ours:  func() func(int) { return twice(tries{deep(4)}.run) },
-			their: func() func(int) { return twice((&waitGroup{}).run) },
+			ours:  func() func(int) { return inTwoGoroutines(tries{deep(4)}.run) },
+			their: func() func(int) { return inTwoGoroutines((&waitGroup{}).run) },
 		},
 	)
 	// No scope in this row has a standard context before the first call of Err.
 	rs = append(rs, row{
 		what: "Err, depth 64", peer: "Err of context.WithCancel, depth 64", limit: 10, anew: true,
-		ours:  func() func(int) { return below(64, ctxshutdown.New(context.Background()), deriveScope).run },
-		their: func() func(int) { return below(64, context.Background(), context.WithCancel).run },
+		ours:  func() func(int) { return deriveNested(64, ctxshutdown.New(context.Background()), deriveScope).run },
+		their: func() func(int) { return deriveNested(64, context.Background(), context.WithCancel).run },
 	})
 	// Acquire searches the context for its scope, and checks whether the context has ended.
 	for _, layers := range []int{0, 1, 8, 32} {
@@ -82,18 +82,18 @@ func floorRows() []row {
 	const each = "sync.WaitGroup Add + Done, 2 goroutines on one each"
 	const one = "sync.WaitGroup Add + Done, 2 goroutines on one"
 	alone := func() func(int) { return (&waitGroup{}).run }
-	shared := func() func(int) { return twice((&waitGroup{}).run) }
-	separate := func() func(int) { return apart((&waitGroup{}).run, (&waitGroup{}).run) }
+	shared := func() func(int) { return inTwoGoroutines((&waitGroup{}).run) }
+	separate := func() func(int) { return concurrently((&waitGroup{}).run, (&waitGroup{}).run) }
 	return []row{
 		{
 			what: "an addition and a subtraction, 2 goroutines on a word each", peer: one, their: shared, alone: alone, allocs: rare,
-			ours: func() func(int) { return apart((&word{}).run, (&word{}).run) },
+			ours: func() func(int) { return concurrently((&word{}).run, (&word{}).run) },
 		},
 		{what: each, peer: one, ours: separate, their: shared, alone: alone, allocs: rare},
 		{what: each, peer: "the same by one goroutine", ours: separate, their: alone, allocs: rare},
 		{
 			what: "Guard + Release, 2 goroutines on one scope", peer: "the same by one goroutine", allocs: rare,
-			ours:  func() func(int) { return twice(guards{deep(4)}.run) },
+			ours:  func() func(int) { return inTwoGoroutines(guards{deep(4)}.run) },
 			their: func() func(int) { return guards{deep(4)}.run },
 		},
 	}
@@ -171,12 +171,12 @@ func deep(depth int) *ctxshutdown.Swansong {
 	return s
 }
 
-// The function twice returns a function that runs half of the operations in each of two goroutines.
-func twice(run func(n int)) func(n int) { return apart(run, run) }
+// inTwoGoroutines returns a function that runs half of the operations in each of two goroutines.
+func inTwoGoroutines(run func(n int)) func(n int) { return concurrently(run, run) }
 
-// The function apart returns a function that runs half of the operations in one goroutine with a,
-// and the other half in another goroutine with b.
-func apart(a, b func(n int)) func(n int) {
+// concurrently returns a function that runs half of the operations in one goroutine with a, and the
+// other half in another goroutine with b.
+func concurrently(a, b func(n int)) func(n int) {
 	return func(n int) {
 		var wg sync.WaitGroup
 		wg.Go(func() { a((n + 1) / 2) })
@@ -237,9 +237,8 @@ func (e errs) run(n int) {
 	}
 }
 
-// The function below calls derive depth times, beginning with ctx, and returns the resulting
-// context.
-func below(depth int, ctx context.Context, derive func(context.Context) (context.Context, context.CancelFunc)) (e errs) {
+// deriveNested calls derive depth times, beginning with ctx, and returns the resulting context.
+func deriveNested(depth int, ctx context.Context, derive func(context.Context) (context.Context, context.CancelFunc)) (e errs) {
 	for range depth {
 		var cancel context.CancelFunc
 		ctx, cancel = derive(ctx)

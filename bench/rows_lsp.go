@@ -154,9 +154,8 @@ var dial = sync.OnceValue(func() *lspconn.Conn {
 	return conn
 })
 
-// The function behind returns a function that sends a change of 1 KiB to a server that does not
-// read.
-func behind() func() any {
+// sendToStalled returns a function that sends a change of 1 KiB to a server that does not read.
+func sendToStalled() func() any {
 	conn := must(lspconn.Start(context.Background(), echo()))
 	must(conn.Ready(context.Background()))
 	if err := conn.Notify(context.Background(), "hang", nil); err != nil {

@@ -50,7 +50,7 @@ func TestRun_ProgramSavesItsDataOrSaysWhyNot(t *testing.T) {
 			command = exec.Command("sh", "-c", script, program, saved, status)
 		}
 		tty := startCommandOnTerminal(t, command, "", 80)
-		tty.until("ready")
+		tty.readUntil("ready")
 		repeats := dice.IntN(4)
 		within := []time.Duration{15 * time.Millisecond, 500 * time.Millisecond}[dice.IntN(2)] // the first signal comes while the program starts, or later
 		for k := range 1 + repeats {

@@ -69,8 +69,8 @@ func (p *Process) warnOfUnusedListeners() {
 	}
 }
 
-// The function matches reports whether Listen(network, address) returns the listener that has the
-// inherited address.
+// matches reports whether Listen(network, address) returns the listener that has the inherited
+// address.
 func matches(inherited net.Addr, network, address string) bool {
 	switch inherited := inherited.(type) {
 	case *net.TCPAddr:

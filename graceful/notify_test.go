@@ -84,7 +84,7 @@ func TestNotify_TimeRequestedFromSystemdCoversAllPhases(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "notify")
 	s := listen(t, name)
 	p := start(t, "extends-duck", "NOTIFY_SOCKET="+name)
-	p.until("Serving 0")
+	p.readUntil("Serving 0")
 	p.signal(syscall.SIGTERM)
 	testkit.Equal(t, "first", s.next(), "STOPPING=1")
 	var usec int64
@@ -147,7 +147,7 @@ func messagesOfDrain(t *testing.T, soft, extend time.Duration) (got []string) {
 // and continues.
 func TestNotify_RunContinuesIfSocketHasNoListener(t *testing.T) {
 	p := start(t, "extends", "NOTIFY_SOCKET="+filepath.Join(t.TempDir(), "nobody"))
-	p.until("Serving 0")
+	p.readUntil("Serving 0")
 	p.signal(syscall.SIGTERM)
 	testkit.Equal(t, "exit code", p.awaitExit(), 0)
 	for _, message := range []string{"READY=1", "STOPPING=1", "EXTEND_TIMEOUT_USEC="} {
@@ -172,7 +172,7 @@ func TestNotify_DoesNotBlockOnFullSocket(t *testing.T) {
 		_, err = full.Write([]byte("X=1"))
 	}
 	p := start(t, "extends", "NOTIFY_SOCKET="+name)
-	p.until("Serving 0")
+	p.readUntil("Serving 0")
 	p.signal(syscall.SIGTERM)
 	testkit.Equal(t, "exit code", p.awaitExit(), 0)
 	s.Close()

@@ -92,7 +92,7 @@ func newBudget(ctx context.Context) *budget {
 }
 
 // begin starts to count the time of the budget. Run may not have begun the phase Soft yet. So begin
-// estimates the end of the budget, and the method until corrects it once Soft has begun.
+// estimates the end of the budget, and endsAt corrects it once Soft has begun.
 func (b *budget) begin() {
 	soft := defaultSoft
 	if b.p != nil {
@@ -101,8 +101,8 @@ func (b *budget) begin() {
 	b.end = time.Now().Add(soft)
 }
 
-// The method until returns the time at which the budget ends.
-func (b *budget) until() time.Time {
+// endsAt returns the time at which the budget ends.
+func (b *budget) endsAt() time.Time {
 	if b.p != nil {
 		if now := b.p.current(); now.Rung == Soft {
 			b.end = now.Until
@@ -118,7 +118,7 @@ func (b *budget) wait(c *ctxshutdown.Completion, n int, work context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		share := b.until().Sub(began) / time.Duration(n)
+		share := b.endsAt().Sub(began) / time.Duration(n)
 		left := time.Until(began.Add(share))
 		if left <= 0 {
 			return

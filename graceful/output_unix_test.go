@@ -189,7 +189,7 @@ func loseOutput(t *testing.T, role string, first os.Signal) (result, end string)
 // A write to a pipe or connection that the peer has closed is not a reason to stop.
 func TestRun_KeepsServingAfterWriteToClosedPipe(t *testing.T) {
 	p := start(t, "writes to another pipe")
-	p.until("written")
+	p.readUntil("written")
 	p.signal(syscall.SIGTERM)
 	testkit.Equal(t, "exit code", p.awaitExit(), 0)
 	if !strings.Contains(p.output(), "graceful: terminated signal received") {
@@ -204,7 +204,7 @@ func TestRun_LeavesIgnoredSignalsIgnored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := startCommand(t, "ignored", exec.Command("sh", "-c", `trap "" `+name+`; exec "$0"`, os.Args[0]))
-			p.until("Serving 0")
+			p.readUntil("Serving 0")
 			p.signal(sig)
 			p.signal(syscall.SIGTERM)
 			testkit.Equal(t, "exit code", p.awaitExit(), 0)

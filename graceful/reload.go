@@ -71,7 +71,7 @@ func (r *reloader) request() {
 	}
 }
 
-// The method ended is called when a call of the function of WithReload has ended.
+// ended is called when a call of the function of WithReload has ended.
 func (r *reloader) ended() {
 	r.running = false
 	if r.again {

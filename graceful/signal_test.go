@@ -286,8 +286,8 @@ func startCommand(t *testing.T, role string, cmd *exec.Cmd, env ...string) *prog
 // tooLong is a time-out that is reached only if the code under test is broken.
 const tooLong = 30 * time.Second
 
-// The method until reads the output of the program until a line begins with the given text.
-func (p *program) until(says string) {
+// readUntil reads the output of the program until a line begins with the given text.
+func (p *program) readUntil(says string) {
 	p.Helper()
 	for p.out.Scan() {
 		p.said = append(p.said, p.out.Text())
@@ -344,7 +344,7 @@ func TestRun_EachSignalStartsNextPhase(t *testing.T) {
 				phases := strings.Split(test.phases, ", ")
 				next := os.Signal(sig)
 				for i, phase := range phases {
-					p.until(phase)
+					p.readUntil(phase)
 					var before, after int
 					fmt.Sscanf(phase[strings.Index(phase, " "):], "%d", &before)
 					if i+1 < len(phases) {
@@ -376,7 +376,7 @@ func TestRun_EachSignalStartsNextPhase(t *testing.T) {
 // is the same as with more signals.
 func TestRun_OneSignalLeadsThroughAllPhasesAsTimePasses(t *testing.T) {
 	p := start(t, "short")
-	p.until("Serving 0")
+	p.readUntil("Serving 0")
 	p.signal(syscall.SIGTERM)
 	testkit.Equal(t, "exit code", p.awaitExit(), 3)
 	printed, _, _ := strings.Cut(p.stderr.String(), "1 goroutine of the program:\n")
@@ -390,7 +390,7 @@ graceful: abandoned (cancelled work did not return within 1ms); guards still hel
 func TestRun_PrintsGuardsStillHeldAtExit(t *testing.T) {
 	p := start(t, "traced")
 	for _, phase := range []string{"Serving 0", "Soft 1", "Hard 2"} {
-		p.until(phase)
+		p.readUntil(phase)
 		p.signal(os.Interrupt)
 	}
 	testkit.Equal(t, "exit code", p.awaitExit(), 3)
@@ -431,7 +431,7 @@ func TestRun_FunctionThatPanicsAfterRunReturnedCrashesProgram(t *testing.T) {
 	} {
 		t.Run(role, func(t *testing.T) {
 			p := start(t, role)
-			p.until("Serving 0")
+			p.readUntil("Serving 0")
 			p.signal(syscall.SIGTERM)
 			testkit.Equal(t, "exit code", p.awaitExit(), 2)
 			if !strings.Contains(p.output(), says) || !strings.Contains(p.stderr.String(), "panic: oops") {
@@ -455,14 +455,14 @@ func TestRun_StopsOnSignalBeforeItsFunctionIsCalled(t *testing.T) {
 func TestRun_SecondControlCAfterReturnDoesNotSkipDeferredCalls(t *testing.T) {
 	t.Parallel()
 	p := start(t, "twice")
-	p.until("Serving 0")
+	p.readUntil("Serving 0")
 	p.signal(os.Interrupt)
-	p.until("Serving 0") // send no ^C between the Runs, because the second Run could receive it
+	p.readUntil("Serving 0") // send no ^C between the Runs, because the second Run could receive it
 	p.signal(os.Interrupt)
 	returned := time.Now() // approximately the time at which Run returns
-	p.until("deferred")
+	p.readUntil("deferred")
 	p.signal(os.Interrupt)
-	p.until("over")
+	p.readUntil("over")
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	exited := make(chan int)
@@ -485,12 +485,12 @@ func TestRun_SecondControlCAfterReturnDoesNotSkipDeferredCalls(t *testing.T) {
 
 func TestWithSignals_HandlesListedSignalsOnly(t *testing.T) {
 	p := start(t, "hup")
-	p.until("Serving 0")
+	p.readUntil("Serving 0")
 	p.signal(syscall.SIGHUP)
 	testkit.Equal(t, "exit code", p.awaitExit(), 0)
 
 	p = start(t, "hup")
-	p.until("Serving 0")
+	p.readUntil("Serving 0")
 	p.signal(syscall.SIGTERM)
 	testkit.Equal(t, "exit code", p.awaitExit(), -1)
 }

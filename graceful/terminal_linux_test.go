@@ -100,7 +100,7 @@ func (tty *terminal) screen() string {
 	return string(tty.seen)
 }
 
-func (tty *terminal) until(says string) {
+func (tty *terminal) readUntil(says string) {
 	tty.Helper()
 	for !strings.Contains(tty.screen(), says) {
 		select {
@@ -120,7 +120,7 @@ func (tty *terminal) press(keys string) {
 
 func (tty *terminal) awaitExit() int {
 	tty.Helper()
-	tty.until("bye")
+	tty.readUntil("bye")
 	tty.press("\n")
 	<-tty.over
 	tty.cmd.Wait()
@@ -142,7 +142,7 @@ func TestTerminal_EachControlCStartsNextPhase(t *testing.T) {
 			t.Parallel()
 			tty := startOnTerminal(t, test.role, 80)
 			for _, phase := range test.phases {
-				tty.until(phase)
+				tty.readUntil(phase)
 				tty.press("\x03")
 			}
 			testkit.Equal(t, "exit code", tty.awaitExit(), test.code)
@@ -158,18 +158,18 @@ func TestTerminal_ProgressLineFitsWidth(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tty := startOnTerminal(t, "terminal", columns)
-			tty.until("Serving 0")
+			tty.readUntil("Serving 0")
 			tty.press("\x03")
 			if columns < 3 {
-				tty.until("Soft 1")
+				tty.readUntil("Soft 1")
 				tty.press("\n")
 				testkit.Equal(t, "exit code", tty.awaitExit(), 0)
 				testkit.Equal(t, "there is no room for a line", strings.Contains(tty.screen(), "\x1b"), false)
 				return
 			}
-			tty.until("\x1b[K")
+			tty.readUntil("\x1b[K")
 			if columns == 200 {
-				tty.until(`jobs\x1b[31m\r\n漢字 ×1`)
+				tty.readUntil(`jobs\x1b[31m\r\n漢字 ×1`)
 			}
 			tty.press("\n")
 			testkit.Equal(t, "exit code", tty.awaitExit(), 0)
@@ -211,9 +211,9 @@ func TestTerminal_ProgressLineFitsWidth(t *testing.T) {
 
 func TestTerminal_DumbTerminalShowsNoProgressLine(t *testing.T) {
 	tty := startOnTerminal(t, "terminal", 80, "TERM=dumb")
-	tty.until("Serving 0")
+	tty.readUntil("Serving 0")
 	tty.press("\x03")
-	tty.until("Soft 1")
+	tty.readUntil("Soft 1")
 	tty.press("\n")
 	testkit.Equal(t, "exit code", tty.awaitExit(), 0)
 	if bytes.Contains([]byte(tty.screen()), []byte("\x1b")) || strings.Contains(tty.screen(), "draining") {
@@ -223,16 +223,16 @@ func TestTerminal_DumbTerminalShowsNoProgressLine(t *testing.T) {
 
 func TestTerminal_ProgressLineNamesPhase(t *testing.T) {
 	tty := startOnTerminal(t, "never-duck", 80)
-	tty.until("Serving 0")
+	tty.readUntil("Serving 0")
 	for _, says := range []string{
 		"not ready, still serving · ",
 		"draining · ",
 		"cut short · ",
 	} {
 		tty.press("\x03")
-		tty.until(says)
+		tty.readUntil(says)
 	}
-	tty.until("^C again ")
+	tty.readUntil("^C again ")
 	tty.press("\x03")
 	testkit.Equal(t, "exit code", tty.awaitExit(), 3)
 	if !strings.Contains(tty.screen(), "^C again exits") {
@@ -247,10 +247,10 @@ func TestTerminal_ProgressLineNamesPhase(t *testing.T) {
 // how long the drain has taken, and not the limit, which says nothing about the end.
 func TestTerminal_ProgressLineHasNoLimitIfSoftPhaseIsLongest(t *testing.T) {
 	tty := startOnTerminal(t, "never-day", 80)
-	tty.until("Serving 0")
+	tty.readUntil("Serving 0")
 	for _, says := range []string{"draining · ", "cut short · "} {
 		tty.press("\x03")
-		tty.until(says)
+		tty.readUntil(says)
 	}
 	tty.press("\x03")
 	testkit.Equal(t, "exit code", tty.awaitExit(), 3)
@@ -269,7 +269,7 @@ func TestTerminal_ProgramInPipelineDrainsAfterControlCEndsItsReader(t *testing.T
 			file := filepath.Join(t.TempDir(), "result")
 			pipeline := `{ trap : INT; "$0"; echo "exit code $?" >>"$` + fileVar + `"; } 2>&1 | cat`
 			tty := startCommandOnTerminal(t, exec.Command("sh", "-c", pipeline, os.Args[0]), role, 80, fileVar+"="+file)
-			tty.until("ready")
+			tty.readUntil("ready")
 			tty.press("\x03")
 			<-tty.over
 			tty.cmd.Wait()
@@ -283,7 +283,7 @@ func TestTerminal_ProgramInPipelineDrainsAfterControlCEndsItsReader(t *testing.T
 func TestRun_DrainsWhenTerminalIsClosed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "result")
 	tty := startCommandOnTerminal(t, exec.Command(os.Args[0]), "writes in its drain, and logs", 80, fileVar+"="+file)
-	tty.until("ready")
+	tty.readUntil("ready")
 	tty.master.Close()
 	<-tty.over
 	tty.cmd.Wait()
@@ -296,7 +296,7 @@ func TestRun_DrainsWhenTerminalIsClosed(t *testing.T) {
 // it.
 func TestWithReload_SIGHUPOfClosedTerminalStopsProcess(t *testing.T) {
 	tty := startCommandOnTerminal(t, exec.Command(os.Args[0]), "reloads", 80)
-	tty.until("Serving 0")
+	tty.readUntil("Serving 0")
 	tty.master.Close()
 	<-tty.over
 	tty.cmd.Wait()
@@ -315,9 +315,9 @@ func TestWithReload_SIGHUPReloadsEvenIfProcessThatReadsLogHasExited(t *testing.T
 	p := startCommand(t, "reloads", cmd)
 	r.Close()
 	w.Close()
-	p.until("Serving 0")
+	p.readUntil("Serving 0")
 	p.signal(syscall.SIGHUP)
-	p.until("reload 1")
+	p.readUntil("reload 1")
 	p.signal(syscall.SIGTERM)
 	testkit.Equal(t, "exit code", p.awaitExit(), 0)
 }
@@ -326,11 +326,11 @@ func TestWithReload_SIGHUPReloadsEvenIfProcessThatReadsLogHasExited(t *testing.T
 // says that ^C must be pressed twice.
 func TestTerminal_ProgressLineSaysHowOftenToPressControlC(t *testing.T) {
 	tty := startOnTerminal(t, "returned", 120)
-	tty.until("^C twice cuts it short")
+	tty.readUntil("^C twice cuts it short")
 	tty.press("\x03")
-	tty.until("^C again cuts it short")
+	tty.readUntil("^C again cuts it short")
 	tty.press("\x03")
-	tty.until("cut short · ")
+	tty.readUntil("cut short · ")
 	tty.press("\x03")
 	testkit.Equal(t, "exit code", tty.awaitExit(), 3)
 }
@@ -339,9 +339,9 @@ func TestTerminal_ProgressLineSaysHowOftenToPressControlC(t *testing.T) {
 func TestTerminal_ControlCEndsReadOfStdin(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "result")
 	tty := startCommandOnTerminal(t, exec.Command(os.Args[0]), "batch", 80, fileVar+"="+file)
-	tty.until("ready")
+	tty.readUntil("ready")
 	tty.press("one\n")
-	tty.until("got one")
+	tty.readUntil("got one")
 	tty.press("\x03")
 	<-tty.over
 	tty.cmd.Wait()

@@ -49,7 +49,7 @@ func TestServe_KeepsIdleConnectionsOfProxyThatSendsRequestsOnOthers(t *testing.T
 				}()
 				for i, p := range active {
 					p.send(get)
-					p.receives(http.StatusOK, "ok")
+					p.readResponse(http.StatusOK, "ok")
 					if i == 0 {
 						v.s.Shutdown()
 					}

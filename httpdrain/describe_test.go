@@ -35,7 +35,7 @@ func TestSummary_CountsScopeCreatedByHandlerBesideItsRequest(t *testing.T) {
 		t.Errorf("with a request, the summary is %q", got)
 	}
 	close(leave)
-	p.receives(200, "ok")
+	p.readResponse(200, "ok")
 	// The handler may return a little after the client has received the response. Only then does
 	// the summary name no request.
 	want := "1 connection and unnamed work ×1"

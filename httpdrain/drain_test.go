@@ -331,7 +331,7 @@ func TestServe_WaitsForSlowUpload(t *testing.T) {
 	<-v.drains
 	unused.closed() // returns when the drain has closed the unused connection, after the linger
 	p.send("the")
-	p.receives(200, "feathe <nil>")
+	p.readResponse(200, "feathe <nil>")
 	p.closed()
 	v.drained()
 }
@@ -471,7 +471,7 @@ func TestServe_ForceEndsAndListsUnfinishedRequests(t *testing.T) {
 	begun.send("GET /never")
 	idle := dial(t, v.addr)
 	idle.send(get)
-	idle.receives(404, "404 page not found")
+	idle.readResponse(404, "404 page not found")
 	v.s.Shutdown()
 	<-v.drains
 	v.s.Force(errTooLate)

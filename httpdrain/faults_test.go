@@ -133,7 +133,7 @@ func TestWithLogger_PanicOfLoggerDoesNotBlockDrain(t *testing.T) {
 			v.s.Shutdown()
 			idle.closed()
 			close(leave)
-			slow.receives(200, "ok")
+			slow.readResponse(200, "ok")
 			slow.closed()
 			wantPanicError(t, <-v.done, "WithLogger", fault.want)
 		})

@@ -67,7 +67,7 @@ func TestServe_PassesAcceptedConnectionToHooks(t *testing.T) {
 				return context.WithValue(ctx, keyOf("conn"), "of the connection")
 			}
 			v := start(t, srv)
-			if got, want := newAgent(t, v, srv, p.proto).gets("/", p.proto), "of the base of the connection true true <nil> <nil>\n"; got != want {
+			if got, want := newAgent(t, v, srv, p.proto).get("/", p.proto), "of the base of the connection true true <nil> <nil>\n"; got != want {
 				t.Errorf("response %q, want %q", got, want)
 			}
 			v.s.Shutdown()
@@ -140,7 +140,7 @@ func TestServe_ResponseWriterKeepsInterfaces(t *testing.T) {
 					plain.Serve(ln)
 				}
 			}()
-			got, want := a.gets("/", p.proto), b.gets("/", p.proto)
+			got, want := a.get("/", p.proto), b.get("/", p.proto)
 			plain.Close()
 			<-served
 			if got != want {

@@ -23,7 +23,7 @@ type frame2 struct {
 	payload    string
 }
 
-// The method next reads HTTP/2 frames up to the next one of a type in want, and returns that one.
+// next reads HTTP/2 frames up to the next one of a type in want, and returns that one.
 func (p *peer) next(want ...byte) frame2 {
 	p.t.Helper()
 	for {
@@ -236,7 +236,7 @@ func TestServe_HTTP2UsesSettingsOfUsersServer(t *testing.T) {
 			srv.ConnState = func(_ net.Conn, state http.ConnState) { states <- state }
 			v := start(t, srv)
 			a := newAgent(t, v, srv, p.proto)
-			a.gets("/", p.proto)
+			a.get("/", p.proto)
 			req, _ := http.NewRequest(http.MethodOptions, a.url, nil)
 			req.URL.Opaque = "*"
 			resp, err := a.Do(req)

@@ -75,8 +75,8 @@ func newAgent(t *testing.T, v *service, srv *http.Server, protocol string) *agen
 	return a
 }
 
-// The method gets sends a GET request and returns the body of the response.
-func (a *agent) gets(path, wantProtocol string) string {
+// get sends a GET request and returns the body of the response.
+func (a *agent) get(path, wantProtocol string) string {
 	a.t.Helper()
 	resp, err := a.Get(a.url + path)
 	if err != nil {
@@ -116,11 +116,11 @@ func TestServe_DrainsEachProtocol(t *testing.T) {
 			})
 			v := start(t, srv)
 			idle, slow, unused := newAgent(t, v, srv, p.proto), newAgent(t, v, srv, p.proto), dial(t, v.addr)
-			if b := idle.gets("/", p.proto); b != "ok" {
+			if b := idle.get("/", p.proto); b != "ok" {
 				t.Errorf("read %q", b)
 			}
 			answer := make(chan string)
-			go func() { answer <- slow.gets("/slow", p.proto) }()
+			go func() { answer <- slow.get("/slow", p.proto) }()
 			<-entered
 			v.s.Shutdown()
 			unused.closed()
@@ -152,7 +152,7 @@ func TestServe_AnswersHTTP2RequestAfterStop(t *testing.T) {
 			v := start(t, srv, longLinger)
 			a := newAgent(t, v, srv, p.proto)
 			answer := make(chan string)
-			go func() { answer <- a.gets("/slow", p.proto) }()
+			go func() { answer <- a.get("/slow", p.proto) }()
 			<-entered
 			v.s.Shutdown()
 			<-v.drains
@@ -215,8 +215,8 @@ func request2(stream byte, path string) string {
 // room returns an HTTP/2 frame with which a client makes room for the body of a response.
 func room(stream byte) string { return frameOf(stream, 8, 0, "\x3f\xff\xff\xff") }
 
-// The method until reads HTTP/2 frames up to the first frame of the type want.
-func (p *peer) until(want byte) {
+// readUntil reads HTTP/2 frames up to the first frame of the type want.
+func (p *peer) readUntil(want byte) {
 	p.t.Helper()
 	for {
 		switch typ, err := p.frame(); {
@@ -237,7 +237,7 @@ func TestServe_WaitsForHTTP2FlowControlUntilForce(t *testing.T) {
 			v := startOn(t, ln, plain2(ok))
 			p := ln.dial(t)
 			p.send(preface + frame(4, 0, noRoom) + request2(1, "/"))
-			p.until(1) // wait for the header of the response
+			p.readUntil(1) // wait for the header of the response
 			synctest.Wait()
 			v.s.Shutdown()
 			time.Sleep(time.Minute)
@@ -247,7 +247,7 @@ func TestServe_WaitsForHTTP2FlowControlUntilForce(t *testing.T) {
 			}
 			if !cut {
 				p.send(room(1))
-				p.until(0)
+				p.readUntil(0)
 				go io.Copy(io.Discard, p.in)
 				v.drained()
 				return
@@ -357,7 +357,7 @@ func TestServe_AppliesIdleTimeoutOfUsersServerToHTTP2(t *testing.T) {
 		p := ln.dial(t)
 		p.send(preface + frame(4, 0, ""))
 		began := time.Now()
-		p.until(7)
+		p.readUntil(7)
 		if took := time.Since(began); took != time.Minute {
 			t.Errorf("a GOAWAY after %v, want it after the IdleTimeout", took)
 		}

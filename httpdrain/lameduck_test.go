@@ -130,7 +130,7 @@ func TestServe_DrainWaitsForNextRequestOfClientThatSendsRegularly(t *testing.T) 
 				for range 2 {
 					time.Sleep(test.pause)
 					p.send(get)
-					p.receives(http.StatusOK, "ok")
+					p.readResponse(http.StatusOK, "ok")
 				}
 				began := time.Now()
 				v.s.Shutdown()

@@ -100,7 +100,7 @@ func (o drainObserver) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// The method drained waits for Serve to return, and fails the test if the result is not nil.
+// drained waits for Serve to return, and fails the test if the result is not nil.
 func (v *service) drained() {
 	v.t.Helper()
 	if err := <-v.done; err != nil {
@@ -142,8 +142,8 @@ func (p *peer) send(text string) {
 	}
 }
 
-// The method receives reads a complete response, checks its status and body, and returns it.
-func (p *peer) receives(status int, body string) *http.Response {
+// readResponse reads a complete response, checks its status and body, and returns it.
+func (p *peer) readResponse(status int, body string) *http.Response {
 	p.t.Helper()
 	r, err := http.ReadResponse(p.in, nil)
 	if err != nil {
@@ -157,15 +157,14 @@ func (p *peer) receives(status int, body string) *http.Response {
 	return r
 }
 
-// The method answered reads the response "ok", and reports whether the connection may be used
-// again.
+// answered reads the response "ok", and reports whether the connection may be used again.
 func (p *peer) answered() (keep bool) {
 	p.t.Helper()
-	return !p.receives(http.StatusOK, "ok").Close
+	return !p.readResponse(http.StatusOK, "ok").Close
 }
 
-// The method closed waits until the server has closed the connection. It fails the test if the
-// server sends anything before that.
+// closed waits until the server has closed the connection. It fails the test if the server sends
+// anything before that.
 func (p *peer) closed() {
 	p.t.Helper()
 	if b, err := p.in.ReadByte(); err != io.EOF {

@@ -101,7 +101,7 @@ func TestReadStats_CountsDrains(t *testing.T) {
 			idle.send("G") // sends the beginning of a header, so that the linger does not end this connection
 			time.Sleep(time.Second)
 			idle.send(get[1:])
-			idle.receives(http.StatusServiceUnavailable, "503 the server is shutting down")
+			idle.readResponse(http.StatusServiceUnavailable, "503 the server is shutting down")
 			v.s.Force(errTooLate)
 			<-v.done
 		})

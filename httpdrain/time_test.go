@@ -50,7 +50,7 @@ func TestServe_DrainEndsWithItsSlowestClient(t *testing.T) {
 		{"an idle connection", func(p *peer) { p.send(get); p.answered(); p.closed() }, 1*time.Second + linger},
 		{"a request under way", func(p *peer) { p.send("GET / HTTP/1.1\r\nHost: test\r\n\r\n"); p.answered(); p.closed() }, 1 * time.Second},
 		{"a response under way", func(p *peer) { p.send("GET /begun HTTP/1.1\r\nHost: test\r\n\r\n"); p.answered(); p.closed() }, 1*time.Second + linger},
-		{"half a header", func(p *peer) { p.send("GET / HTT"); p.receives(400, "400 Bad Request") }, 2 * time.Second},
+		{"half a header", func(p *peer) { p.send("GET / HTT"); p.readResponse(400, "400 Bad Request") }, 2 * time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestServe_HoldsGuardUntilResponseIsWritten(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			v, p := begin(t)
 			p.send("the")
-			p.receives(http.StatusForbidden, "no")
+			p.readResponse(http.StatusForbidden, "no")
 			synctest.Wait()
 			if got := v.s.GuardReport().String(); !strings.Contains(got, "http ×1") {
 				t.Errorf("report after the response: %s", got)
@@ -320,7 +320,7 @@ func TestWithRetryAfter_AnswersRequestLongAfterStopWith503(t *testing.T) {
 		early.answered()
 		time.Sleep(100 * time.Millisecond)
 		late.send(get[10:])
-		r := late.receives(503, "503 the server is shutting down")
+		r := late.readResponse(503, "503 the server is shutting down")
 		if got := []any{r.Header.Get("Retry-After"), r.Close}; !cmp.Equal(got, []any{"2", true}) {
 			t.Errorf("Retry-After, close: %v", got)
 		}

@@ -62,11 +62,11 @@ func TestServe_ServesTLSListenerAsNetHTTPDoes(t *testing.T) {
 			v := startOn(t, ln, srv)
 			secure := &http.Server{TLSConfig: &tls.Config{}} // tells newAgent to use TLS
 			idle, slow, unused := newAgent(t, v, secure, proto), newAgent(t, v, secure, proto), dial(t, v.addr)
-			if b := idle.gets("/", proto); b != "ok" {
+			if b := idle.get("/", proto); b != "ok" {
 				t.Errorf("read %q", b)
 			}
 			answer := make(chan string)
-			go func() { answer <- slow.gets("/slow", proto) }()
+			go func() { answer <- slow.get("/slow", proto) }()
 			<-entered
 			v.s.Shutdown()
 			unused.closed()
@@ -95,7 +95,7 @@ func TestServe_TLSListenerAnswersPlaintextClient(t *testing.T) {
 		t.Errorf("read %q, want 400 Bad Request", b)
 	}
 	a := newAgent(t, v, &http.Server{TLSConfig: &tls.Config{}}, "HTTP/1.1")
-	a.gets("/", "HTTP/1.1")
+	a.get("/", "HTTP/1.1")
 	v.s.Shutdown()
 	v.drained()
 	if got, want := logged.String(), "http: TLS handshake error from "; !strings.HasPrefix(got, want) || strings.Count(got, "\n") != 1 {

@@ -43,7 +43,7 @@ func TestTrace_ReportsNameRequestsAndContainHandlerStacks(t *testing.T) {
 	}))
 	ended := dial(t, v.addr)
 	ended.send(strings.Replace(get, "/", "/ended", 1))
-	ended.receives(200, "ok")
+	ended.readResponse(200, "ok")
 	var clients []string
 	for _, path := range []string{"/orders/1", "/orders/2", "/chat"} {
 		p := dial(t, v.addr)

@@ -62,11 +62,11 @@ func TestDebug_DrainSendsWholeResponseIfServerWritesByReadFrom(t *testing.T) {
 			mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) { <-leave; io.WriteString(w, "ok") })
 			ended := make(chan byte, 3)
 			p.send(preface + frame(4, 0, ""))
-			p.until(4)
+			p.readUntil(4)
 			p.send(request2(1, "/slow") + request2(3, "/events"))
 			<-entered
 			<-entered
-			p.until(0) // the stream has begun
+			p.readUntil(0) // the stream has begun
 			go p.endings(ended, nil)
 			v.s.Shutdown()
 			<-v.drains

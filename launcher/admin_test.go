@@ -77,7 +77,7 @@ func TestAdmin_StopProcessReportsReasonOfCaller(t *testing.T) {
 	}
 	testkit.Equal(t, "states", seen, []pb.ProcessState{pb.ProcessState_SHUTDOWN_REQUESTED, pb.ProcessState_COMPLETE})
 	testkit.Equal(t, "outcomes in events", ends, []string{"web-1 CLEAN"})
-	h.enters("web-3", launcher.Ready) // web-3 replaces the stopped process
+	h.waitForState("web-3", launcher.Ready) // web-3 replaces the stopped process
 }
 
 func TestAdmin_RefusesUnknownNames(t *testing.T) {
@@ -129,7 +129,7 @@ func TestAdmin_RefusesInvalidGracePeriods(t *testing.T) {
 	if _, err := to.StopProcess(ctx, &pb.StopProcessRequest{ProcessId: "web-1", GracePeriod: durationpb.New(24 * time.Hour)}); err != nil {
 		t.Error(err)
 	}
-	testkit.Equal(t, "outcome", h.ends("web-1").Outcome, launcher.Clean)
+	testkit.Equal(t, "outcome", h.waitForEnd("web-1").Outcome, launcher.Clean)
 }
 
 // When a client cancels its call, a stop that the call has begun continues.
@@ -142,10 +142,10 @@ func TestAdmin_StopContinuesWhenClientCancelsCall(t *testing.T) {
 		_, err := to.StopProcess(ctx, &pb.StopProcessRequest{ProcessId: "web-1", Wait: true})
 		answered <- err
 	}()
-	h.enters("web-1", launcher.ShutdownRequested)
+	h.waitForState("web-1", launcher.ShutdownRequested)
 	cancel()
 	testkit.Equal(t, "code", status.Code(<-answered), codes.Canceled)
-	testkit.Equal(t, "outcome", h.ends("web-1").Outcome, launcher.Clean)
+	testkit.Equal(t, "outcome", h.waitForEnd("web-1").Outcome, launcher.Clean)
 	h.ready()
 
 	ctx, cancel = context.WithCancel(soon(t))
@@ -153,10 +153,10 @@ func TestAdmin_StopContinuesWhenClientCancelsCall(t *testing.T) {
 		_, err := to.RestartGroup(ctx, &pb.RestartGroupRequest{Group: "web", Wait: true})
 		answered <- err
 	}()
-	h.until("the roll has begun", func(e launcher.Event) bool { return e.Kind == launcher.RollBegun })
+	h.readUntil("the roll has begun", func(e launcher.Event) bool { return e.Kind == launcher.RollBegun })
 	cancel()
 	testkit.Equal(t, "code", status.Code(<-answered), codes.Canceled)
-	end := h.until("the roll ends", func(e launcher.Event) bool { return e.Kind == launcher.RollDone || e.Kind == launcher.RollFailed })
+	end := h.readUntil("the roll ends", func(e launcher.Event) bool { return e.Kind == launcher.RollDone || e.Kind == launcher.RollFailed })
 	testkit.Equal(t, "kind of the last event", end.Kind, launcher.RollDone)
 }
 
@@ -199,7 +199,7 @@ func TestDrainMetrics_AreShownWithoutSecrets(t *testing.T) {
 	}
 	testkit.Equal(t, "operations in the dry run", said.GetBlockingOperations(), want)
 	h.StopProcess("web-1", launcher.Stop{NoReplacement: true})
-	h.enters("web-1", launcher.Blocked)
+	h.waitForState("web-1", launcher.Blocked)
 	reply, err := h.admin().GetProcessStatus(soon(t), &pb.GetProcessStatusRequest{ProcessId: "web-1"})
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +230,7 @@ func TestDrainMetrics_UnknownFieldsAreNotShown(t *testing.T) {
 	}
 	shown(dry, dry.GetProcesses()[0].GetMetrics())
 	h.StopProcess("web-1", launcher.Stop{NoReplacement: true})
-	h.enters("web-1", launcher.Blocked)
+	h.waitForState("web-1", launcher.Blocked)
 	st, err := to.GetProcessStatus(ctx, &pb.GetProcessStatusRequest{ProcessId: "web-1"})
 	if err != nil {
 		t.Fatal(err)
@@ -312,9 +312,9 @@ func TestNotifyReady_RefusesCallOfProcessAboutAnotherProcess(t *testing.T) {
 	bad := group("impostor", 1, "impostor")
 	bad.Log.Path, bad.Restart.Policy = log, launcher.Never
 	h := launch(t, victim, bad)
-	h.enters("impostor-1", launcher.Ready) // notifications about itself are accepted, so impostor-1 becomes ready
+	h.waitForState("impostor-1", launcher.Ready) // notifications about itself are accepted, so impostor-1 becomes ready
 	testkit.Equal(t, "state of the victim", stateOf(h, "victim-1") < launcher.Ready, true)
-	h.ends("impostor-1")
+	h.waitForEnd("impostor-1")
 	kill(t, h.running("victim")[0].PID)
 	h.close() // close waits until the log has been written
 	text, err := os.ReadFile(log)

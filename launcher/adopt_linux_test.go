@@ -28,7 +28,7 @@ func orphans(t *testing.T, g launcher.GroupConfig) (cfg launcher.Config, pids []
 	t.Helper()
 	b := newBrood(t)
 	cfg = launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{b.of(g)}}
-	startAnother(t, cfg, "").prints("ready").kill()
+	startAnother(t, cfg, "").checkLine("ready").kill()
 	pids = b.alive()
 	testkit.Equal(t, "processes without a launcher", len(pids), g.Desired)
 	return cfg, pids
@@ -39,7 +39,7 @@ func TestLauncherDeath_NextLauncherRollsProcessesToItsConfiguration(t *testing.T
 	cfg, _ := orphans(t, kept(runners("web", 3)))
 	cfg.Groups[0].Env = append(cfg.Groups[0].Env, "NEW=1")
 	h := launchWith(t, cfg)
-	h.until("the roll ends", func(e launcher.Event) bool {
+	h.readUntil("the roll ends", func(e launcher.Event) bool {
 		if e.Kind == launcher.RollFailed {
 			t.Fatalf("the roll has failed\n%s", h.story())
 		}
@@ -63,7 +63,7 @@ func TestLauncherDeath_HooksOfAdoptedProcessesHavePresentEnvironment(t *testing.
 	now := &cfg.Groups[0]
 	now.ClearEnv, now.Env = true, append(slices.Clone(now.Env), "OWN=new of {id}")
 	now.PreStop = []launcher.Hook{{Command: []string{"/bin/sh", "-c", `echo "$OWN, $OF_LAUNCHER, $SWANSONG_PROCESS_ID" > ` + file}, Timeout: time.Minute}}
-	launchWith(t, cfg).until("the roll ends", func(e launcher.Event) bool { return e.Kind == launcher.RollDone })
+	launchWith(t, cfg).readUntil("the roll ends", func(e launcher.Event) bool { return e.Kind == launcher.RollDone })
 	text, err := os.ReadFile(file)
 	testkit.Equal(t, "error", err, nil)
 	testkit.Equal(t, "variables of the hook", string(text), "new of web-1, , web-1\n")
@@ -77,8 +77,8 @@ func TestLauncherDeath_FailedProcessIsReplacedWhileRollWaitsForCanary(t *testing
 	g.Env = append(slices.Clone(g.Env), "NEW=1")
 	g.Roll = launcher.RollConfig{Canary: 1, CanaryWait: time.Hour}
 	h := launchWith(t, cfg)
-	h.until("the canary is waited for", step("canary", "the first 1 are available"))
-	h.until("an old process has ended", func(e launcher.Event) bool { return e.To == launcher.Gone })
+	h.readUntil("the canary is waited for", step("canary", "the first 1 are available"))
+	h.readUntil("an old process has ended", func(e launcher.Event) bool { return e.To == launcher.Gone })
 	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 2, 2: 1})
 	for _, st := range h.running("web") {
 		if slices.Contains(pids, st.PID) {
@@ -86,7 +86,7 @@ func TestLauncherDeath_FailedProcessIsReplacedWhileRollWaitsForCanary(t *testing
 			break
 		}
 	}
-	h.until("its replacement is ready", func(e launcher.Event) bool { return e.To == launcher.Ready })
+	h.readUntil("its replacement is ready", func(e launcher.Event) bool { return e.To == launcher.Ready })
 	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 1, 2: 2})
 	health, _ := h.GroupHealth("web")
 	if r := health.Roll; r == nil || r.Phase != "canary" {
@@ -104,7 +104,7 @@ func TestLauncherDeath_RollOfAdoptedProcessesPausesInsteadOfRollingBack(t *testi
 	cfg.Groups[0].Env = old.Env
 	cfg.Groups[0].Roll.OnFailure = launcher.Rollback
 	h := launchWith(t, cfg)
-	failed := h.until("the roll has failed", func(e launcher.Event) bool { return e.Kind == launcher.RollFailed })
+	failed := h.readUntil("the roll has failed", func(e launcher.Event) bool { return e.Kind == launcher.RollFailed })
 	testkit.Equal(t, "result of the roll", failed.Roll, "paused")
 	running := pidsOf(h, "web")
 	for _, pid := range pids {
@@ -144,7 +144,7 @@ func TestLauncherDeath_RollByUserSupersedesRollOfNextLauncher(t *testing.T) {
 	h := launchWith(t, cfg)
 	over := make(chan error, 1)
 	go func() { over <- h.Restart(context.Background(), "web", "test") }()
-	h.until("a roll has begun", func(e launcher.Event) bool { return e.Kind == launcher.RollBegun })
+	h.readUntil("a roll has begun", func(e launcher.Event) bool { return e.Kind == launcher.RollBegun })
 	if err := os.WriteFile(open, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -164,8 +164,8 @@ func TestLauncherDeath_AdoptedJobsRunToTheirEnd(t *testing.T) {
 	h := launchWith(t, cfg)
 	h.allReady("job", 2)
 	kill(t, pids[0])
-	h.ends(h.until("a job has finished", func(e launcher.Event) bool { return e.To == launcher.Gone }).Process)
-	h.desires("job", 1)
+	h.waitForEnd(h.readUntil("a job has finished", func(e launcher.Event) bool { return e.To == launcher.Gone }).Process)
+	h.waitForDesired("job", 1)
 	testkit.Equal(t, "processes that still run", pidsOf(h, "job"), pids[1:])
 	testkit.Equal(t, "rolls", h.count(launcher.RollBegun), 0)
 }
@@ -188,8 +188,8 @@ func TestLauncherDeath_RestartOfWaitingGroupRunsFinishedProcessesAgain(t *testin
 			for _, pid := range pids {
 				kill(t, pid)
 			}
-			h.ends("job-1")
-			h.ends("job-2")
+			h.waitForEnd("job-1")
+			h.waitForEnd("job-2")
 			launcher.AwaitStateFile(h.Manager)
 			if err := h.Restart(soon(t), "job", "once more"); err != nil {
 				t.Fatal(err)
@@ -214,7 +214,7 @@ func TestLauncherDeath_NextLauncherContinuesRollIfExitIsNotInStateFile(t *testin
 	g := kept(b.of(script("web", 1, "echo $$ >"+pids+"{id}; until test -e "+ready+"{id}; do sleep 0.01; done")))
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
 	write(t, ready+"web-1")
-	first := startAnother(t, cfg, "roll").prints("ready")
+	first := startAnother(t, cfg, "roll").checkLine("ready")
 	pid, err := strconv.Atoi(strings.TrimSpace(awaitInFile(t, pids+"web-2", "\n")))
 	if err != nil {
 		t.Fatal(err)
@@ -229,9 +229,9 @@ func TestLauncherDeath_NextLauncherContinuesRollIfExitIsNotInStateFile(t *testin
 	awaitOpen(t, guardian, filepath.Join(cfg.Dir, "web-1.out")) // the guardian opens the pipes of web-2 next
 
 	h := launchWith(t, cfg)
-	testkit.Equal(t, "outcome", h.ends("web-2").Outcome, launcher.Unknown)
+	testkit.Equal(t, "outcome", h.waitForEnd("web-2").Outcome, launcher.Unknown)
 	write(t, ready+"web-3")
-	h.until("the roll ends", func(e launcher.Event) bool { return e.Kind == launcher.RollDone })
+	h.readUntil("the roll ends", func(e launcher.Event) bool { return e.Kind == launcher.RollDone })
 	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{2: 1})
 	testkit.Equal(t, "failed rolls", h.count(launcher.RollFailed), 0)
 	testkit.Equal(t, "alarms", h.count(launcher.Alarm), 0)
@@ -279,7 +279,7 @@ func TestLauncherDeath_NextLauncherStopsProcessOverTCP(t *testing.T) {
 	cfg, pids := orphans(t, kept(overTCP(runners("web", 2), files)))
 	h := launchWith(t, cfg).ready()
 	testkit.Equal(t, "pids", pidsOf(h, "web"), pids)
-	st := h.stops("web-1")
+	st := h.stopAndWait("web-1")
 	testkit.Equal(t, "state", st.State, launcher.Gone)
 	h.close()
 	h.drainEvents()
@@ -441,12 +441,12 @@ func TestLauncherDeath_ProcessIsAdoptedWithoutReadableCertificates(t *testing.T)
 		t.Fatal(err)
 	}
 	h := launchWith(t, cfg)
-	alarm := h.until("an alarm", func(e launcher.Event) bool { return e.Kind == launcher.Alarm || e.To.Ended() })
+	alarm := h.readUntil("an alarm", func(e launcher.Event) bool { return e.Kind == launcher.Alarm || e.To.Ended() })
 	if alarm.Kind != launcher.Alarm || alarm.Process != "web-1" || !strings.Contains(alarm.Message, files.Cert) {
 		t.Fatalf("event of %s: %q", alarm.Process, alarm.Message)
 	}
-	h.enters("web-2", launcher.Ready)
-	st := h.ends("web-1")
+	h.waitForState("web-2", launcher.Ready)
+	st := h.waitForEnd("web-1")
 	testkit.Equal(t, "pid", []int{st.PID}, pids)
 	testkit.Equal(t, "state at the end", st.State, launcher.Gone)
 	awaitEnd(t, pids[0], 0) // the state file says that the process has ended
@@ -460,7 +460,7 @@ func TestStateFile_HangingDiskDoesNotDelayStopOfKeptGroup(t *testing.T) {
 	kill(t, h.running("web")[0].PID)
 	kill(t, guardians(t, os.Getpid())[0])
 	missed, spawning := false, false
-	h.until("the guardian has ended and web-2 is being started", func(e launcher.Event) bool {
+	h.readUntil("the guardian has ended and web-2 is being started", func(e launcher.Event) bool {
 		missed = missed || e.Kind == launcher.Alarm
 		spawning = spawning || e.Process == "web-2" && e.To == launcher.Spawning
 		return missed && spawning
@@ -482,12 +482,12 @@ func TestLauncherDeath_RenamedGroupTakesOverListeners(t *testing.T) {
 	web := kept(b.of(runners("web", 1)))
 	web.Listen = []launcher.Listen{{Name: "http", Address: freeAddress(t)}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
-	startAnother(t, cfg, "").prints("ready").kill()
+	startAnother(t, cfg, "").checkLine("ready").kill()
 
 	cfg.Groups[0].Name = "web2"
 	cfg.Groups[0].Listen = []launcher.Listen{{Name: "front", Address: web.Listen[0].Address}}
 	h := launchWith(t, cfg)
-	testkit.Equal(t, "outcome of the old group", h.ends("web-1").Outcome, launcher.Unknown)
+	testkit.Equal(t, "outcome of the old group", h.waitForEnd("web-1").Outcome, launcher.Unknown)
 	h.ready()
 	if err := fetch(&http.Client{Timeout: tooLong}, "http://"+web.Listen[0].Address); err != nil {
 		t.Error(err)
@@ -504,19 +504,19 @@ func TestLauncherDeath_GivenUpGroupIsNotRolled(t *testing.T) {
 	web.Restart.CrashLimit, web.DependsOn = 1, []string{"db"}
 	cfg.Groups = append(cfg.Groups, script("db", 1, "until test -e "+open+"; do sleep 0.01; done"))
 	h := launchWith(t, cfg)
-	h.enters("web-1", launcher.Ready)
+	h.waitForState("web-1", launcher.Ready)
 	st, err := h.Process("web-1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	kill(t, st.PID)
-	h.until("the group is given up", func(e launcher.Event) bool {
+	h.readUntil("the group is given up", func(e launcher.Event) bool {
 		return e.Kind == launcher.Alarm && strings.Contains(e.Message, "given up after a failure")
 	})
 	if err := os.WriteFile(open, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.until("the group can begin", func(e launcher.Event) bool { return e.Kind == launcher.GroupHealthy && e.Group == "db" })
+	h.readUntil("the group can begin", func(e launcher.Event) bool { return e.Kind == launcher.GroupHealthy && e.Group == "db" })
 	if err := h.Restart(soon(t), "db", "gives the group time to begin"); err != nil {
 		t.Fatal(err)
 	}

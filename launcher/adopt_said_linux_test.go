@@ -28,22 +28,22 @@ func TestLauncherDeath_NextLauncherKnowsThatProcessReportedReady(t *testing.T) {
 	if err := os.WriteFile(healthy, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b.prints("ready")
+	b.checkLine("ready")
 	os.Remove(healthy)
 	awaitInFile(t, filepath.Join(cfg.Dir, "state.json"), `"warming":true`)
 	b.kill()
 	h := launchWith(t, cfg)
-	h.enters("main-1", launcher.Warming)
+	h.waitForState("main-1", launcher.Warming)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := h.Scale(over, "main", 2, "test"); !errors.Is(err, context.Canceled) { // the context has ended, so Scale does not wait for the result
 		t.Fatal(err)
 	}
-	h.says("main-2", "it is started meanwhile", func(st launcher.Status) bool { return st.PID != 0 })
+	h.waitForStatus("main-2", "it is started meanwhile", func(st launcher.Status) bool { return st.PID != 0 })
 	if err := os.WriteFile(healthy, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Equal(t, "time from the start", h.enters("main-1", launcher.Ready).Took, time.Duration(0))
+	testkit.Equal(t, "time from the start", h.waitForState("main-1", launcher.Ready).Took, time.Duration(0))
 	h.ready()
 	testkit.Equal(t, "processes that were started", h.count(launcher.Restart), 0)
 }

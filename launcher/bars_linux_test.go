@@ -92,7 +92,7 @@ func TestExitEvent_ComesAfterKernelRemovedAllDescendants(t *testing.T) {
 	h.Shutdown()
 	got := map[string]launcher.State{}
 	for len(got) < len(ends) {
-		e := h.until("the next end of a process", func(e launcher.Event) bool { return e.To.Ended() })
+		e := h.readUntil("the next end of a process", func(e launcher.Event) bool { return e.To.Ended() })
 		// A zombie can be signalled, but a reaped process cannot.
 		if err := unix.PidfdSendSignal(leaders[e.Group], 0, nil, 0); err != unix.ESRCH {
 			t.Errorf("%s is %v before it has been reaped: %v", e.Process, e.To, err)

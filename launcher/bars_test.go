@@ -51,7 +51,7 @@ func rollUnderLoad(t *testing.T, h *harness, rolls int, dial func(ctx context.Co
 				t.Errorf("the roll to be superseded: %v", err)
 			}
 			if reached := []launcher.State{0, launcher.Spawning, launcher.Ready}[n/2%3]; reached != 0 {
-				h.until("a replacement is "+reached.String(), func(e launcher.Event) bool { return e.To == reached })
+				h.readUntil("a replacement is "+reached.String(), func(e launcher.Event) bool { return e.To == reached })
 			}
 			continue
 		}

@@ -34,7 +34,7 @@ func TestCanaryCheck_FailingCommandTurnsRollBack(t *testing.T) {
 	over := begin(h, judged(g, time.Hour, `echo "looking at $SWANSONG_CANARIES of $SWANSONG_PROCESS_GROUP, revision $SWANSONG_REVISION"
 		echo "too many errors in $SWANSONG_CANARIES of $SWANSONG_PROCESS_GROUP, revision $SWANSONG_REVISION" >&2; exit 3`))
 	const why = "the canaries have failed their check: exit status 3: too many errors in web-4 of web, revision 2"
-	h.until("the roll is rolled back", step("rolling back", "rolling back to revision 1: "+why))
+	h.readUntil("the roll is rolled back", step("rolling back", "rolling back to revision 1: "+why))
 	var failure *launcher.RollError
 	if err := awaitRoll(t, h, over); !errors.As(err, &failure) || !failure.RolledBack || !strings.Contains(err.Error(), why) {
 		t.Errorf("Roll: %v", err)
@@ -49,8 +49,8 @@ func TestCanaryCheck_OtherProcessesAreReplacedAfterLastCheckSucceeds(t *testing.
 	g := runners("web", 3)
 	h := launch(t, g).ready()
 	over := begin(h, judged(g, 100*time.Millisecond, "echo x >>"+filepath.Join(dir, "checks")))
-	h.until("the canary is waited for", step("canary", "the others follow if these stay available for 100ms and pass their check"))
-	follow := h.until("the others follow", step("rolling", "the others follow"))
+	h.readUntil("the canary is waited for", step("canary", "the others follow if these stay available for 100ms and pass their check"))
+	follow := h.readUntil("the others follow", step("rolling", "the others follow"))
 	canary, err := h.Process("web-4")
 	if waited := follow.Time.Sub(canary.ReadyAt); err != nil || waited < 100*time.Millisecond {
 		t.Errorf("the others followed %v after the canary was ready; Process: %v", waited, err)
@@ -106,14 +106,14 @@ func TestCanaryCheck_PausesRollWhilePrometheusQueryHasNoValue(t *testing.T) {
 				testkit.Equal(t, "query", <-queries, `errors{group="web", id=~"web-4|web-5"} < bool 1`)
 				values <- ""
 			}
-			h.until("there is no answer", step("canary", "the check of the canaries gave no answer, and is repeated: prometheus at "+server.URL+": the query has no value"))
+			h.readUntil("there is no answer", step("canary", "the check of the canaries gave no answer, and is repeated: prometheus at "+server.URL+": the query has no value"))
 			testkit.Equal(t, "further query", <-queries, `errors{group="web", id=~"web-4|web-5"} < bool 1`)
 			health, err := h.GroupHealth("web")
 			if want := "; 2 are available, and the others follow when these pass their check: no answer: prometheus at " + server.URL; err != nil || !strings.Contains(health.Message, want) {
 				t.Errorf("message is %q, want %q", health.Message, want)
 			}
 			values <- test.value
-			h.until("the roll goes on", step(test.phase, test.says))
+			h.readUntil("the roll goes on", step(test.phase, test.says))
 			if err := awaitRoll(t, h, over); (err == nil) != (test.value != "0") {
 				t.Errorf("Roll: %v", err)
 			}
@@ -137,11 +137,11 @@ func TestCanaryCheck_CommandWithoutAnswerFailsRollAtProgressDeadline(t *testing.
 	// The canary must start before the deadline, so the deadline is long enough for a start.
 	next.Roll.ProgressDeadline = 5 * time.Second
 	over := begin(h, next)
-	h.until("the command takes too long", step("canary", "and is repeated: "+program+": the check took longer than 10ms"))
+	h.readUntil("the command takes too long", step("canary", "and is repeated: "+program+": the check took longer than 10ms"))
 	if err := os.Remove(program); err != nil {
 		t.Fatal(err)
 	}
-	h.until("the command is missing", step("canary", "no such file or directory"))
+	h.readUntil("the command is missing", step("canary", "no such file or directory"))
 	var failure *launcher.RollError
 	if err := awaitRoll(t, h, over); !errors.As(err, &failure) || failure.RolledBack || !strings.Contains(err.Error(), "the check of the canaries has given no answer for 5s") {
 		t.Errorf("Roll: %v", err)
@@ -162,7 +162,7 @@ func TestCanaryCheck_IsCancelledWhenItsRollIsSuperseded(t *testing.T) {
 	next := judged(g, time.Hour, "echo $$ >>"+begun+"; trap '' TERM; exec sleep 1000")
 	for range 2 {
 		first := begin(h, next)
-		h.until("the canary is waited for", step("canary", "pass their check"))
+		h.readUntil("the canary is waited for", step("canary", "pass their check"))
 		var pid int
 		for late := time.Now().Add(tooLong); pid == 0; time.Sleep(time.Millisecond) {
 			text, _ := os.ReadFile(begun)
@@ -187,7 +187,7 @@ func TestCanaryCheck_IsCancelledWhenItsRollIsSuperseded(t *testing.T) {
 		}
 	}
 	begin(h, next)
-	h.until("the canary is waited for", step("canary", "pass their check"))
+	h.readUntil("the canary is waited for", step("canary", "pass their check"))
 	awaitFile(t, begun, true)
 	h.close() // the stop does not wait for the command
 }

@@ -107,7 +107,7 @@ func TestStart_ShowsNoSecretsInErrorsAndEvents(t *testing.T) {
 	g.Command = append(g.Command, "--unknown-flag="+argument)
 	g.Restart.Policy = launcher.Never
 	h := launch(t, g)
-	h.ends("web-1")
+	h.waitForEnd("web-1")
 	if strings.Contains(h.story(), secret) || strings.Contains(h.story(), argument) {
 		t.Errorf("an event has the secret or the argument:\n%s", h.story())
 	}

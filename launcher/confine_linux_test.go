@@ -68,7 +68,7 @@ func TestClearEnv_HooksHaveVariablesOfGroup(t *testing.T) {
 		g := jobThat("web", "exec sleep 1000")
 		g.Job, g.ClearEnv, g.Env = false, clear, []string{"OWN=of {id}"}
 		g.PreStop = []launcher.Hook{{Command: []string{"/bin/sh", "-c", `echo "$OWN, $OF_LAUNCHER, $SWANSONG_PROCESS_ID" > ` + file}}}
-		launch(t, g).ready().stops("web-1")
+		launch(t, g).ready().stopAndWait("web-1")
 		want := "of web-1, visible, web-1\n"
 		if clear {
 			want = "of web-1, , web-1\n"
@@ -191,8 +191,8 @@ func TestLimits_AreEnforcedOrRefused(t *testing.T) {
 	g.Command = []string{"true"}
 	g.Limits.IfUnavailable = launcher.Warn
 	h := launch(t, g)
-	h.until("an alarm says so", func(e launcher.Event) bool {
+	h.readUntil("an alarm says so", func(e launcher.Event) bool {
 		return e.Kind == launcher.Alarm && strings.HasPrefix(e.Message, "runs without its limits: ")
 	})
-	testkit.Equal(t, "outcome", h.ends("web-1").Outcome, launcher.Clean)
+	testkit.Equal(t, "outcome", h.waitForEnd("web-1").Outcome, launcher.Clean)
 }

@@ -24,8 +24,8 @@ func TestConditions_GroupStartsWhenItsDependenciesMeetThem(t *testing.T) {
 	web.DependsOn = []string{"slow", "migrate"}
 	web.Conditions = map[string]launcher.Condition{"slow": launcher.IsStarted, "migrate": launcher.IsCompleted}
 	h := launch(t, never, migrate, web)
-	h.enters("migrate-1", launcher.Ready)
-	h.until("slow is started", func(e launcher.Event) bool { return e.Process == "slow-1" })
+	h.waitForState("migrate-1", launcher.Ready)
+	h.readUntil("slow is started", func(e launcher.Event) bool { return e.Process == "slow-1" })
 	// Wait until web has seen that slow is started, and waits only for migrate.
 	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
 		if got, _ := h.GroupHealth("web"); got.Message == "waits for migrate (completed)" {
@@ -39,7 +39,7 @@ func TestConditions_GroupStartsWhenItsDependenciesMeetThem(t *testing.T) {
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.enters("web-1", launcher.Ready)
+	h.waitForState("web-1", launcher.Ready)
 	if got, _ := h.GroupHealth("slow"); got.Healthy {
 		t.Error("the group that needs only to be started is healthy")
 	}
@@ -52,7 +52,7 @@ func TestConditions_StartedIsMetByProcessThatSendsNoMessage(t *testing.T) {
 	mute.Command, mute.Protocol, mute.HealthCheckTimeout = []string{"sleep", "1000"}, launcher.Notify, time.Hour
 	web := jobThat("web", "exec sleep 1000")
 	web.DependsOn, web.Conditions = []string{"mute"}, map[string]launcher.Condition{"mute": launcher.IsStarted}
-	launch(t, mute, web).enters("web-1", launcher.Ready)
+	launch(t, mute, web).waitForState("web-1", launcher.Ready)
 }
 
 // A group that waits for a job to complete never starts if the job fails, and Finished says so.

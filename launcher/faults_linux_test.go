@@ -44,7 +44,7 @@ func guardWithoutLog(t *testing.T, speechless bool) {
 	logs := filepath.Join(dir, "logs")
 	g.Log = launcher.LogConfig{Dir: logs}
 	cfg := launcher.Config{Dir: filepath.Join(dir, "d"), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
-	first := startAnother(t, cfg, "").prints("ready")
+	first := startAnother(t, cfg, "").checkLine("ready")
 	awaitInFile(t, statefile.Path(cfg.Dir), `"ready":`)
 	// The directory exists already. If it did not, the guardian would create it.
 	awaitFile(t, filepath.Join(logs, "web-1.log"), true)

@@ -35,7 +35,7 @@ var faults = map[string]struct {
 // callback, its panic, and the place of the panic.
 func (h *harness) blames(kind launcher.Kind, parts ...string) {
 	h.t.Helper()
-	e := h.until(strings.Join(parts, " … "), func(e launcher.Event) bool { return e.Kind == kind && e.Stack != "" })
+	e := h.readUntil(strings.Join(parts, " … "), func(e launcher.Event) bool { return e.Kind == kind && e.Stack != "" })
 	for _, part := range parts {
 		if !strings.Contains(e.Message, part) {
 			h.t.Errorf("event message is %q, want %q", e.Message, part)
@@ -101,7 +101,7 @@ func TestRouter_CallThatPanicsCountsAsFailed(t *testing.T) {
 					t.Fatal(err)
 				}
 				h.blames(launcher.RouterError, "remove: panic in Router.Remove: ", fault.says)
-				testkit.Equal(t, "outcome", h.ends("web-1").Outcome, launcher.Clean)
+				testkit.Equal(t, "outcome", h.waitForEnd("web-1").Outcome, launcher.Clean)
 			})
 		}
 	}
@@ -113,7 +113,7 @@ func TestRouter_PanicAfterTimeoutIsReported(t *testing.T) {
 	release := make(chan struct{})
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{runners("web", 1)},
 		Router: &faultyRouter{add: once(func() error { <-release; panic(errFault) }), remove: once(func() error { return nil })}})
-	h.until("the router times out", func(e launcher.Event) bool { return e.Kind == launcher.RouterError })
+	h.readUntil("the router times out", func(e launcher.Event) bool { return e.Kind == launcher.RouterError })
 	close(release)
 	h.blames(launcher.RouterError, "add, after its timeout: panic in Router.Add: injected")
 	h.ready()
@@ -188,7 +188,7 @@ func TestLogger_RepeatedPanicRaisesOnlyOneAlarm(t *testing.T) {
 			h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{runners("web", 1)}, Logger: slog.New(log)})
 			h.blames(launcher.Alarm, "panic in Logger: ", fault.says)
 			h.ready()
-			testkit.Equal(t, "outcome", h.stops("web-1").Outcome, launcher.Clean)
+			testkit.Equal(t, "outcome", h.stopAndWait("web-1").Outcome, launcher.Clean)
 			h.close()
 			testkit.Equal(t, "further alarms", h.count(launcher.Alarm), 1)
 			log.mu.Lock()
@@ -226,7 +226,7 @@ func TestOutput_PanicOfWriterDropsOneLine(t *testing.T) {
 			h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{script("web", 1, "echo one; echo break; echo two")}, Output: out})
 			h.blames(launcher.Alarm, "some output of processes is lost", "panic in Output.Write: ", fault.says)
 			h.ready()
-			testkit.Equal(t, "outcome", h.stops("web-1").Outcome, launcher.Clean)
+			testkit.Equal(t, "outcome", h.stopAndWait("web-1").Outcome, launcher.Clean)
 			h.close()
 			log := h.Stats().Groups["web"].Log
 			testkit.Equal(t, "dropped lines", log.DroppedLines, uint64(1))

@@ -58,7 +58,7 @@ func TestFinished_WaitsWhileProcessRunsOrIsToBeStarted(t *testing.T) {
 	dir := t.TempDir()
 	gate := filepath.Join(dir, "gate")
 	h := launch(t, jobThat("fast", "exit 0"), jobThat("slow", "until [ -e "+gate+" ]; do sleep 0.01; done; [ -e "+gate+"2 ] || { touch "+gate+"2; exit 3; }"))
-	h.ends("fast-1")
+	h.waitForEnd("fast-1")
 	ended, cancel := context.WithCancel(soon(t))
 	cancel()
 	if err := h.Finished(ended); !errors.Is(err, context.Canceled) {

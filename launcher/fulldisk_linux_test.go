@@ -95,10 +95,10 @@ func (b brood) awaitProcess(t *testing.T, id string) int {
 	return 0
 }
 
-// starts waits until a process is ready, and fails at once if the process ends before.
-func (h *harness) starts(id string) {
+// waitUntilReady waits until a process is ready, and fails at once if the process ends before.
+func (h *harness) waitUntilReady(id string) {
 	h.t.Helper()
-	e := h.until(id+" is ready", func(e launcher.Event) bool { return e.Process == id && (e.To == launcher.Ready || e.To.Ended()) })
+	e := h.readUntil(id+" is ready", func(e launcher.Event) bool { return e.Process == id && (e.To == launcher.Ready || e.To.Ended()) })
 	if e.To != launcher.Ready {
 		h.t.Fatalf("%s has ended\n%s", id, h.story())
 	}
@@ -108,13 +108,13 @@ func (h *harness) starts(id string) {
 // message that begins like this. It returns the health of the group.
 func (h *harness) startsDespite(id, want string) launcher.Health {
 	h.t.Helper()
-	alarm := h.until("an alarm of "+id, func(e launcher.Event) bool {
+	alarm := h.readUntil("an alarm of "+id, func(e launcher.Event) bool {
 		return e.Process == id && (e.Kind == launcher.Alarm || e.To.Ended())
 	})
 	if !strings.HasPrefix(alarm.Message, want) {
 		h.t.Fatalf("the alarm is %q, want %q", alarm.Message, want)
 	}
-	h.starts(id)
+	h.waitUntilReady(id)
 	health, err := h.GroupHealth("web")
 	if err != nil {
 		h.t.Fatal(err)
@@ -138,7 +138,7 @@ func TestStateFile_FullDiskDoesNotPreventReplacementOfCrashedProcess(t *testing.
 	pids := pidsOf(h, "web")
 
 	free()
-	h.until("the end of the alarm", func(e launcher.Event) bool { return e.Kind == launcher.AllClear })
+	h.readUntil("the end of the alarm", func(e launcher.Event) bool { return e.Kind == launcher.AllClear })
 	if health, _ = h.GroupHealth("web"); health.Unrecorded != nil || health.Message != "" {
 		t.Errorf("after the end of the alarm, not in the file: %v; message %q", health.Unrecorded, health.Message)
 	}
@@ -155,7 +155,7 @@ func TestStateFile_ProcessMissingBecauseDiskIsFullEndsWithLauncher(t *testing.T)
 		t.Run(name, func(t *testing.T) {
 			b, d := newBrood(t), newDisk(t)
 			cfg := launcher.Config{Dir: d.dir, Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
-			first := startAnother(t, cfg, "").prints("ready")
+			first := startAnother(t, cfg, "").checkLine("ready")
 			free := d.fill()
 			kill(t, b.awaitProcess(t, "web-1"))
 			pid := b.awaitProcess(t, "web-2")
@@ -169,7 +169,7 @@ func TestStateFile_ProcessMissingBecauseDiskIsFullEndsWithLauncher(t *testing.T)
 				free()
 			}
 			h := launchWith(t, cfg)
-			h.enters("web-2", launcher.Ready)
+			h.waitForState("web-2", launcher.Ready)
 			testkit.Equal(t, "the process is adopted", pidsOf(h, "web")[0] == pid, room)
 			testkit.Equal(t, "processes", len(b.alive()), 1)
 		})
@@ -181,7 +181,7 @@ func TestStateFile_ProcessMissingBecauseDiskIsFullEndsWithLauncher(t *testing.T)
 func TestStart_SucceedsWithAlarmWhenDiskIsFull(t *testing.T) {
 	b, d := newBrood(t), newDisk(t)
 	cfg := launcher.Config{Dir: d.dir, Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
-	startAnother(t, cfg, "").prints("ready").kill()
+	startAnother(t, cfg, "").checkLine("ready").kill()
 	pids := b.alive()
 	free := d.fill()
 	cfg.Groups = append(cfg.Groups, b.of(runners("other", 1)))
@@ -189,7 +189,7 @@ func TestStart_SucceedsWithAlarmWhenDiskIsFull(t *testing.T) {
 	testkit.Equal(t, "pids", pidsOf(h, "web"), pids)
 	testkit.Equal(t, "Stats.StateFailing", h.Stats().StateFailing, true)
 	free()
-	h.until("the end of the alarm", func(e launcher.Event) bool { return e.Kind == launcher.AllClear })
+	h.readUntil("the end of the alarm", func(e launcher.Event) bool { return e.Kind == launcher.AllClear })
 	awaitInFile(t, statefile.Path(d.dir), `"other-1"`)
 }
 
@@ -201,9 +201,9 @@ func TestStateFile_FullDiskDoesNotPreventReplacementReachedOverTCP(t *testing.T)
 	h := launchWith(t, launcher.Config{Dir: d.dir, Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}).ready()
 	free := d.fill()
 	kill(t, h.running("web")[0].PID)
-	h.starts("web-2")
+	h.waitUntilReady("web-2")
 	free()
-	h.until("the end of the alarm", func(e launcher.Event) bool { return e.Kind == launcher.AllClear })
+	h.readUntil("the end of the alarm", func(e launcher.Event) bool { return e.Kind == launcher.AllClear })
 }
 
 // If the launcher cannot make the pipes for the output of a kept process, for example because the
@@ -233,7 +233,7 @@ func TestLauncherDeath_KeptProcessStartsEvenIfOutputPipesCannotBeMade(t *testing
 func TestLauncherDeath_ProcessWithoutOutputPipesEndsWithLauncher(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
-	first := startAnother(t, cfg, "").prints("ready")
+	first := startAnother(t, cfg, "").checkLine("ready")
 	occupy(t, cfg.Dir, "web-2.out")
 	kill(t, b.awaitProcess(t, "web-1"))
 	pid := b.awaitProcess(t, "web-2")

@@ -118,9 +118,9 @@ func TestGracePeriod_DrainContextInProcessHasDeadlineOfLauncher(t *testing.T) {
 		if err := h.StopProcess("web-1", launcher.Stop{NoReplacement: true}); err != nil {
 			t.Fatal(err)
 		}
-		return h.enters("web-1", launcher.ShutdownRequested).Time
+		return h.waitForState("web-1", launcher.ShutdownRequested).Time
 	}
-	kill := func(h *harness) { h.Force(errors.New("the test is over")); h.ends("web-1") }
+	kill := func(h *harness) { h.Force(errors.New("the test is over")); h.waitForEnd("web-1") }
 	first := func(drainTimes) bool { return true }
 	moved := func(t drainTimes) bool { return !t.Moved.IsZero() }
 
@@ -142,7 +142,7 @@ func TestGracePeriod_DrainContextInProcessHasDeadlineOfLauncher(t *testing.T) {
 		stop(t, h)
 		got := awaitTimes(t, path, moved)
 		between(t, "deadline", got.Moved, got.Requested.Add(40*time.Minute), time.Now().Add(40*time.Minute))
-		h.until("the grant", func(e launcher.Event) bool { return e.Kind == launcher.Extension })
+		h.readUntil("the grant", func(e launcher.Event) bool { return e.Kind == launcher.Extension })
 		kill(h)
 	})
 	t.Run("a request for more time is cut to the maximum", func(t *testing.T) {

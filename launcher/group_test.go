@@ -56,11 +56,11 @@ func TestCrashLoop_ReadyProcessDoesNotResetFailures(t *testing.T) {
 	g := script("web", 2, `case {id} in web-1) ;; *) until [ -e {dir}/go ]; do sleep 0.01; done; exit 3;; esac`)
 	g.Restart = launcher.RestartConfig{MinBackoff: 20 * time.Millisecond, MaxBackoff: 80 * time.Millisecond, CrashLimit: 4, ResetAfter: time.Millisecond}
 	h := launch(t, g)
-	h.enters("web-1", launcher.Ready)
+	h.waitForState("web-1", launcher.Ready)
 	if err := os.WriteFile(filepath.Join(h.dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	last := h.until("an alarm", func(e launcher.Event) bool {
+	last := h.readUntil("an alarm", func(e launcher.Event) bool {
 		return e.Kind == launcher.Alarm || e.Process == "web-6"
 	})
 	testkit.Equal(t, "kind of the event", last.Kind, launcher.Alarm)
@@ -91,10 +91,10 @@ func TestRestartPolicy_DecidesByExitCode(t *testing.T) {
 			g.Restart = launcher.RestartConfig{Policy: c.policy, MinBackoff: time.Millisecond, MaxBackoff: time.Millisecond, CrashLimit: -1}
 			h := launch(t, g)
 			if c.again {
-				h.enters("job-2", launcher.Spawning)
+				h.waitForState("job-2", launcher.Spawning)
 				return
 			}
-			h.ends("job-1")
+			h.waitForEnd("job-1")
 			health, _ := h.GroupHealth("job")
 			testkit.Equal(t, "desired", health.Desired, c.desired)
 			testkit.Equal(t, "healthy", health.Healthy, c.desired == 0)
@@ -107,7 +107,7 @@ func TestRestartPolicy_DecidesByExitCode(t *testing.T) {
 // A service is not meant to end: if its only process exits with 0, the group is not healthy.
 func TestHealth_ServiceThatExitsIsNotHealthy(t *testing.T) {
 	h := launch(t, group("web", 1, "exit", "0"))
-	h.until("web is finished", func(e launcher.Event) bool { return e.Kind == launcher.GroupFinished })
+	h.readUntil("web is finished", func(e launcher.Event) bool { return e.Kind == launcher.GroupFinished })
 	health, _ := h.GroupHealth("web")
 	testkit.Equal(t, "healthy", health.Healthy, false)
 	testkit.Equal(t, "desired", health.Desired, 1)
@@ -131,7 +131,7 @@ func TestJob_ReportsFinishedProcesses(t *testing.T) {
 	for n, want := range []string{"1 of 2 have finished, 1 of them with a failure", "completed: all 2 have finished, 2 of them with a failure"} {
 		id := fmt.Sprintf("job-%d", n+1)
 		kill(t, h.running("job")[0].PID)
-		h.ends(id)
+		h.waitForEnd(id)
 		message("message after the end of "+id, want+policy)
 	}
 	if err := h.Restart(soon(t), "job", "once more"); err != nil {
@@ -158,8 +158,8 @@ func TestRestartNever_ProcessThatDrainsByItselfIsReplaced(t *testing.T) {
 	if err := syscall.Kill(h.running("web")[0].PID, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	h.enters("web-2", launcher.Ready)
-	testkit.Equal(t, "state of the first process", h.ends("web-1").State, launcher.Forced)
+	h.waitForState("web-2", launcher.Ready)
+	testkit.Equal(t, "state of the first process", h.waitForEnd("web-1").State, launcher.Forced)
 	health, _ := h.GroupHealth("web")
 	testkit.Equal(t, "desired", health.Desired, 1)
 	testkit.Equal(t, "state of the second process", stateOf(h, "web-2"), launcher.Ready)
@@ -193,20 +193,20 @@ func TestJob_RunsAgainOnRestartAndReload(t *testing.T) {
 				testkit.Equal(t, "what has run after the "+what, string(text), want)
 			}
 			h := launch(t, job("a"))
-			h.ends("job-1")
-			h.ends("job-2")
+			h.waitForEnd("job-1")
+			h.waitForEnd("job-2")
 			ran("start", "a\na\n")
 			if err := h.Restart(soon(t), "job", "once more"); err != nil {
 				t.Fatalf("%v\n%s", err, h.story())
 			}
-			h.ends("job-3")
-			h.ends("job-4")
+			h.waitForEnd("job-3")
+			h.waitForEnd("job-4")
 			ran("restart", "a\na\na\na\n")
 			if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{job("b")}}, "another one"); err != nil {
 				t.Fatalf("%v\n%s", err, h.story())
 			}
-			h.ends("job-5")
-			h.ends("job-6")
+			h.waitForEnd("job-5")
+			h.waitForEnd("job-6")
 			ran("reload", "a\na\na\na\nb\nb\n")
 			health, _ := h.GroupHealth("job")
 			testkit.Equal(t, "desired", health.Desired, 0)
@@ -225,8 +225,8 @@ func TestJob_NextRunBeginsAfterEarlierRunHasEnded(t *testing.T) {
 	g.Job, g.Restart.Policy = true, launcher.Never
 	h := launch(t, g).ready()
 	kill(t, h.running("job")[0].PID)
-	h.ends("job-1")
-	h.desires("job", 1)
+	h.waitForEnd("job-1")
+	h.waitForDesired("job", 1)
 	if err := h.Restart(soon(t), "job", "once more"); err != nil {
 		t.Fatalf("%v\n%s", err, h.story())
 	}
@@ -270,12 +270,12 @@ func TestProcess_ThatExitsBeforeReadyFailsAtOnce(t *testing.T) {
 	g := runners("web", 1, "--ready-after", "-1s")
 	g.HealthCheckTimeout = time.Hour
 	h := launch(t, g)
-	h.enters("web-1", launcher.Starting)
+	h.waitForState("web-1", launcher.Starting)
 	kill(t, h.running("web")[0].PID)
-	next := h.until("web-1 changes", func(e launcher.Event) bool { return e.Process == "web-1" && e.Kind == launcher.Transition })
+	next := h.readUntil("web-1 changes", func(e launcher.Event) bool { return e.Process == "web-1" && e.Kind == launcher.Transition })
 	testkit.Equal(t, "state", next.To, launcher.Crashed)
 	testkit.Equal(t, "message", next.Message, "signal: killed")
-	h.enters("web-2", launcher.Starting)
+	h.waitForState("web-2", launcher.Starting)
 }
 
 // A ready process that ends without having been stopped counts as failed at once, although no poll
@@ -285,8 +285,8 @@ func TestProcess_ThatExitsWhileReadyFailsAtOnce(t *testing.T) {
 	g.Protocol = launcher.Signals
 	h := launch(t, g).ready()
 	kill(t, h.running("web")[0].PID)
-	h.enters("web-1", launcher.Crashed)
-	h.enters("web-2", launcher.Ready)
+	h.waitForState("web-1", launcher.Crashed)
+	h.waitForState("web-2", launcher.Ready)
 }
 
 // If a replacement does not become ready, the old processes keep running.
@@ -313,7 +313,7 @@ func TestRoll_FailedReplacementLeavesOldProcessesRunning(t *testing.T) {
 	}
 	old := func(t *testing.T, h *harness) {
 		t.Helper()
-		h.until("two processes are ready", func(e launcher.Event) bool {
+		h.readUntil("two processes are ready", func(e launcher.Event) bool {
 			health, _ := h.GroupHealth("web")
 			return health.Ready == 2 && health.Total == 2 || e.Kind == launcher.GroupHealthy
 		})
@@ -329,7 +329,7 @@ func TestRoll_FailedReplacementLeavesOldProcessesRunning(t *testing.T) {
 		// A process that fails while the roll is paused is replaced by one of the old revision.
 		h.drainEvents()
 		kill(t, h.running("web")[0].PID)
-		h.until("a process is ready", func(e launcher.Event) bool { return e.To == launcher.Ready })
+		h.readUntil("a process is ready", func(e launcher.Event) bool { return e.To == launcher.Ready })
 		testkit.Equal(t, "state of the new process", stateOf(h, "web-4"), launcher.Ready)
 
 		// The next roll succeeds.
@@ -392,8 +392,8 @@ func TestDependsOn_OrdersStartAndStop(t *testing.T) {
 	web.DependsOn = []string{"db"}
 	h := launch(t, web, db).ready()
 	h.Shutdown()
-	h.ends("db-1")
-	h.ends("web-1")
+	h.waitForEnd("db-1")
+	h.waitForEnd("web-1")
 	var order []string
 	for _, e := range h.events {
 		if e.Kind == launcher.Transition && (e.To == launcher.Ready || e.To == launcher.ShutdownRequested || e.To.Ended()) {
@@ -409,12 +409,12 @@ func TestDependsOn_GroupStartsWhenReloadRemovesDependency(t *testing.T) {
 	db, web := runners("db", 1, "--ready-after", "-1s"), runners("web", 1)
 	web.DependsOn = []string{"db"}
 	h := launch(t, db, web)
-	h.enters("db-1", launcher.Starting) // the process does not become ready
+	h.waitForState("db-1", launcher.Starting) // the process does not become ready
 	web.DependsOn = nil
 	if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{db, web}}, "test"); err != nil {
 		t.Fatal(err)
 	}
-	h.enters("web-1", launcher.Ready)
+	h.waitForState("web-1", launcher.Ready)
 	health, _ := h.GroupHealth("web")
 	testkit.Equal(t, "message", health.Message, "")
 }
@@ -430,7 +430,7 @@ func TestDependsOn_WaitingGroupStartsWithReloadedConfiguration(t *testing.T) {
 	}
 	db := script("db", 1, "until [ -e "+filepath.Join(dir, "go")+" ]; do sleep 0.01; done")
 	h := launch(t, db, web("first"))
-	h.enters("db-1", launcher.Spawning) // the process does not become ready
+	h.waitForState("db-1", launcher.Spawning) // the process does not become ready
 	for _, word := range []string{"second", "third"} {
 		if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{db, web(word)}}, "test"); err != nil {
 			t.Fatal(err)
@@ -442,7 +442,7 @@ func TestDependsOn_WaitingGroupStartsWithReloadedConfiguration(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.enters("web-1", launcher.Ready)
+	h.waitForState("web-1", launcher.Ready)
 	health, _ := h.GroupHealth("web")
 	testkit.Equal(t, "message", health.Message, "")
 	testkit.Equal(t, "rolls", h.count(launcher.RollBegun), 0)
@@ -462,7 +462,7 @@ func TestPreStopHooks_AreKilledAtTotalDeadline(t *testing.T) {
 	}
 	g.Shutdown.TotalDeadline = time.Second
 	h := launch(t, g).ready()
-	testkit.Equal(t, "outcome", h.stops("web-1").Outcome, launcher.Killed)
+	testkit.Equal(t, "outcome", h.stopAndWait("web-1").Outcome, launcher.Killed)
 	hooks := 0
 	for _, e := range h.events {
 		if e.Kind == launcher.HookRun {
@@ -484,7 +484,7 @@ func TestPreStopHooks_RunBeforeStop(t *testing.T) {
 	slow.Timeout = 50 * time.Millisecond
 	g.PreStop = []launcher.Hook{hook("echo $SWANSONG_PROCESS_ID {id} {dir} {socket} >> " + out), hook("exit 3"), slow, hook("kill -0 $SWANSONG_PROCESS_PID && echo alive >> " + out)}
 	h := launch(t, g).ready()
-	testkit.Equal(t, "outcome", h.stops("web-1").Outcome, launcher.Clean)
+	testkit.Equal(t, "outcome", h.stopAndWait("web-1").Outcome, launcher.Clean)
 	text, err := os.ReadFile(out)
 	if err != nil {
 		t.Fatal(err)
@@ -521,7 +521,7 @@ func TestPreStopHooks_EndWhenProcessEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	kill(t, pid)
-	h.ends("web-1")
+	h.waitForEnd("web-1")
 	var messages []string
 	for _, e := range h.events {
 		if e.Kind == launcher.HookRun {
@@ -537,7 +537,7 @@ func TestPreStopHooks_EndWhenProcessEnds(t *testing.T) {
 // allReady waits until n processes of a group have become ready.
 func (h *harness) allReady(group string, n int) {
 	h.t.Helper()
-	h.until(fmt.Sprintf("%d of %s are ready", n, group), func(e launcher.Event) bool {
+	h.readUntil(fmt.Sprintf("%d of %s are ready", n, group), func(e launcher.Event) bool {
 		if e.Group == group && e.To == launcher.Ready {
 			n--
 		}

@@ -225,8 +225,9 @@ func (e enclosure) startAnother(t *testing.T, cfg launcher.Config, todo string) 
 	return a
 }
 
-// prints waits until the launcher has printed a line.
-func (a *another) prints(want string) *another {
+// checkLine fails the test unless the line that was read last from the launcher, or else the next
+// line, is want.
+func (a *another) checkLine(want string) *another {
 	a.t.Helper()
 	if a.out.Text() == want {
 		return a
@@ -351,7 +352,7 @@ func TestKilledLauncher_LeavesNoProcess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBrood(t)
 			cfg := launcher.Config{Dir: shortDir(t), Guardian: guardian, Groups: []launcher.GroupConfig{b.of(clan("clan"))}}
-			first := startAnother(t, cfg, "").prints("ready")
+			first := startAnother(t, cfg, "").checkLine("ready")
 			testkit.Equal(t, "processes", len(b.alive()), 51)
 			pids := guardians(t, first.Process.Pid)
 			first.kill()
@@ -377,7 +378,7 @@ func TestKilledLauncher_LeavesNoFiles(t *testing.T) {
 	web := b.of(runners("web", 2))
 	web.Listen = []launcher.Listen{{Name: "app", Network: "unix", Address: app}}
 	cfg := launcher.Config{Dir: dir, Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
-	first := startAnother(t, cfg, "").prints("ready")
+	first := startAnother(t, cfg, "").checkLine("ready")
 	pids := guardians(t, first.Process.Pid)
 	first.kill()
 	for _, pid := range pids {
@@ -426,7 +427,7 @@ func TestLauncherDeath_NextLauncherAdoptsProcesses(t *testing.T) {
 	g.Command = append(g.Command, "--http", "")
 	g.PreStop = []launcher.Hook{{Command: []string{"echo", "swordfish"}}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
-	first := startAnother(t, cfg, "").prints("ready")
+	first := startAnother(t, cfg, "").checkLine("ready")
 	before := b.alive()
 	testkit.Equal(t, "processes", len(before), 2)
 	first.kill()
@@ -457,7 +458,7 @@ func TestLauncherDeath_NextLauncherAdoptsProcesses(t *testing.T) {
 	if err := h.StopProcess("web-1", launcher.Stop{Reason: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	st := h.ends("web-1")
+	st := h.waitForEnd("web-1")
 	testkit.Equal(t, "state", st.State, launcher.Gone)
 	testkit.Equal(t, "outcome", st.Outcome, launcher.Unknown)
 	testkit.Equal(t, "exit", st.Exit, "ended with an unknown status")
@@ -465,7 +466,7 @@ func TestLauncherDeath_NextLauncherAdoptsProcesses(t *testing.T) {
 	if now := h.running("web"); len(now) != 2 || now[1].ID != "web-3" { // the id web-2 is not used again
 		t.Errorf("%+v", now)
 	}
-	testkit.Equal(t, "outcome of a process that was not adopted", h.stops("web-3").Outcome, launcher.Clean)
+	testkit.Equal(t, "outcome of a process that was not adopted", h.stopAndWait("web-3").Outcome, launcher.Clean)
 	h.close()
 	names, _ := filepath.Glob(filepath.Join(cfg.Dir, "*"))
 	testkit.Equal(t, "files at the end", names, []string(nil))
@@ -480,11 +481,11 @@ func TestKilledLauncher_ClientsOfKeptProcessesLoseNoRequest(t *testing.T) {
 	g.Listen = []launcher.Listen{{Address: freeAddress(t)}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
 	in := enclose(t)
-	last := in.startAnother(t, cfg, "").prints("ready")
+	last := in.startAnother(t, cfg, "").checkLine("ready")
 	load := startTraffic(t, g.Listen[0].Address)
 	for i := range 20 {
 		if i%4 == 0 {
-			last.prints("ready")
+			last.checkLine("ready")
 		}
 		last.killSoon(150 * time.Millisecond)
 		last = in.startAnother(t, cfg, []string{"", "roll", "", "stop"}[i%4])
@@ -518,7 +519,7 @@ func (h *harness) settled(group string, n int) {
 		})
 	}
 	if !settled(launcher.Event{}) {
-		h.until(fmt.Sprintf("%s has %d processes, and no others", group, n), settled)
+		h.readUntil(fmt.Sprintf("%s has %d processes, and no others", group, n), settled)
 	}
 }
 
@@ -589,7 +590,7 @@ func TestGuardianProcess_HoldsListenersUntilNextLauncherStarts(t *testing.T) {
 	g := kept(b.of(runners("web", 1)))
 	g.Listen = []launcher.Listen{{Address: freeAddress(t)}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
-	startAnother(t, cfg, "").prints("ready").kill()
+	startAnother(t, cfg, "").checkLine("ready").kill()
 	for _, pid := range b.alive() {
 		kill(t, pid)
 		awaitEnd(t, pid, tooLong)
@@ -616,7 +617,7 @@ func TestGuardianProcess_EndsIfNoNextLauncherStarts(t *testing.T) {
 	g.Listen = []launcher.Listen{{Address: freeAddress(t)}}
 	cfg := launcher.Config{Dir: shortDir(t), Groups: []launcher.GroupConfig{g}}
 	cfg.Guardian = briefGuardian
-	first := startAnother(t, cfg, "").prints("ready")
+	first := startAnother(t, cfg, "").checkLine("ready")
 	pids := guardians(t, first.Process.Pid)
 	testkit.Equal(t, "guardians", len(pids), 1)
 	first.kill()
@@ -637,7 +638,7 @@ func TestGuardianProcess_EndsIfNoNextLauncherStarts(t *testing.T) {
 // must not wait for that lock, because the launcher waits for the guardian.
 func TestGuardianProcess_EndsForNextLauncherWithoutWaitingForItsLock(t *testing.T) {
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianOf("patient guardian"), Groups: []launcher.GroupConfig{newBrood(t).of(runners("web", 1))}}
-	first := startAnother(t, cfg, "").prints("ready")
+	first := startAnother(t, cfg, "").checkLine("ready")
 	guardian := guardians(t, first.Process.Pid)[0]
 	dir, err := os.Open(cfg.Dir)
 	if err != nil {
@@ -676,7 +677,7 @@ func TestGuardianProcess_HoldsListenersIfLauncherIsKilledDuringStart(t *testing.
 	betray := filepath.Join(dir, "betray")
 	cfg := launcher.Config{Dir: filepath.Join(dir, "l"), Groups: []launcher.GroupConfig{g},
 		Guardian: []string{"/usr/bin/env", asRole + "=traitor", os.Args[0], betray, "guardian"}}
-	last := startAnother(t, cfg, "").prints("ready")
+	last := startAnother(t, cfg, "").checkLine("ready")
 	if err := os.WriteFile(betray, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -716,7 +717,7 @@ func TestGuardianProcess_LeavesNothingIfLauncherIsKilledDuringStart(t *testing.T
 	betray := filepath.Join(dir, "betray")
 	cfg := launcher.Config{Dir: filepath.Join(dir, "l"), Groups: []launcher.GroupConfig{b.of(runners("web", 1))},
 		Guardian: []string{"/usr/bin/env", asRole + "=traitor", os.Args[0], betray, "guardian"}}
-	last := startAnother(t, cfg, "").prints("ready")
+	last := startAnother(t, cfg, "").checkLine("ready")
 	if err := os.WriteFile(betray, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -749,7 +750,7 @@ func TestLauncherDeath_NextLauncherContinuesStop(t *testing.T) {
 	g := kept(b.of(runners("web", 1, "--behavior", "hang")))
 	g.Shutdown.Grace, g.Shutdown.Max = 15*time.Second, 15*time.Second
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
-	first := startAnother(t, cfg, "stop").prints("ready").prints("told")
+	first := startAnother(t, cfg, "stop").checkLine("ready").checkLine("told")
 	awaitInFile(t, statefile.Path(cfg.Dir), `"stop_at":`)
 	first.kill()
 	if err := syscall.Kill(b.alive()[0], syscall.SIGSTOP); err != nil {
@@ -759,11 +760,11 @@ func TestLauncherDeath_NextLauncherContinuesStop(t *testing.T) {
 	shutdown := &cfg.Groups[0].Shutdown
 	shutdown.Grace, shutdown.GraceEnforced, shutdown.SIGTERMTimeout = 100*time.Millisecond, true, 100*time.Millisecond
 	h := launchWith(t, cfg)
-	next := h.until("web-1 changes", func(e launcher.Event) bool { return e.Process == "web-1" && e.Kind == launcher.Transition })
+	next := h.readUntil("web-1 changes", func(e launcher.Event) bool { return e.Process == "web-1" && e.Kind == launcher.Transition })
 	if next.To != launcher.ShutdownRequested {
 		t.Fatalf("state is %v", next.To)
 	}
-	st := h.ends("web-1")
+	st := h.waitForEnd("web-1")
 	testkit.Equal(t, "outcome", st.Outcome, launcher.Unknown)
 	testkit.Equal(t, "reason", st.Reason, "test")
 	testkit.Equal(t, "survivors", len(st.Survivors), 0)
@@ -779,7 +780,7 @@ func TestLauncherDeath_NextLauncherKeepsStopDeadline(t *testing.T) {
 	g := kept(b.of(runners("web", 1, "--behavior", "hang")))
 	g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
-	first := startAnother(t, cfg, "stop").prints("ready").prints("told")
+	first := startAnother(t, cfg, "stop").checkLine("ready").checkLine("told")
 	awaitInFile(t, statefile.Path(cfg.Dir), `"asked_at":`)
 	asked := time.Now() // the process was asked to stop at this time or earlier
 	first.kill()
@@ -788,15 +789,15 @@ func TestLauncherDeath_NextLauncherKeepsStopDeadline(t *testing.T) {
 	shutdown := &cfg.Groups[0].Shutdown
 	shutdown.Grace, shutdown.Poll, shutdown.SIGTERMTimeout, shutdown.GraceEnforced = time.Millisecond, 2*time.Second, time.Millisecond, true
 	h := launchWith(t, cfg)
-	adopted := h.until("the adoption", func(e launcher.Event) bool { return e.Kind == launcher.Adopted })
-	e := h.until("the signal", func(e launcher.Event) bool { return e.Kind == launcher.Signalled })
+	adopted := h.readUntil("the adoption", func(e launcher.Event) bool { return e.Kind == launcher.Adopted })
+	e := h.readUntil("the signal", func(e launcher.Event) bool { return e.Kind == launcher.Signalled })
 	took, ok := strings.CutPrefix(e.Message, "SIGTERM to all: the grace period is over, after ")
 	took, _, _ = strings.Cut(took, ";")
 	d, err := time.ParseDuration(took)
 	if least := adopted.Time.Sub(asked); !ok || err != nil || d < least.Truncate(time.Millisecond) {
 		t.Errorf("%q, and it was asked %v before it was adopted, or more (%v)", e.Message, least, err)
 	}
-	h.ends("web-1")
+	h.waitForEnd("web-1")
 }
 
 // An order to scale down holds under the next launcher, and counts once for a process that is still
@@ -808,12 +809,12 @@ func TestLauncherDeath_NextLauncherDoesNotUndoScaleDown(t *testing.T) {
 			g := kept(b.of(runners("web", 2, "--behavior", "hang")))
 			g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
 			cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}
-			first := startAnother(t, cfg, "one fewer").prints("ready")
+			first := startAnother(t, cfg, "one fewer").checkLine("ready")
 			awaitInFile(t, statefile.Path(cfg.Dir), `"stop_at":`)
 			first.kill()
 			cfg.Groups[0].Desired = c.loaded
 			h := launchWith(t, cfg)
-			stops := h.until("a process continues to stop", func(e launcher.Event) bool { return e.To == launcher.ShutdownRequested }).Process
+			stops := h.readUntil("a process continues to stop", func(e launcher.Event) bool { return e.To == launcher.ShutdownRequested }).Process
 			for _, when := range []string{"then", "after the same order"} {
 				health, _ := h.GroupHealth("web")
 				testkit.Equal(t, "desired "+when, health.Desired, c.desired)
@@ -852,7 +853,7 @@ func TestLauncherDeath_FinishedJobIsNotRunAgain(t *testing.T) {
 			c.was.Job, c.is.Job = true, true
 			c.was.Restart.Policy, c.is.Restart.Policy = launcher.Never, launcher.Never
 			cfg := launcher.Config{Dir: shortDir(t), Guardian: briefGuardian, Groups: []launcher.GroupConfig{c.was}}
-			first := startAnother(t, cfg, c.todo).prints("ready")
+			first := startAnother(t, cfg, c.todo).checkLine("ready")
 			awaitInFile(t, statefile.Path(cfg.Dir), map[bool]string{true: `"finished":2`, false: `"finished":1`}[c.todo == "nothing"])
 			guardian := guardians(t, first.Process.Pid)[0]
 			first.kill()
@@ -865,7 +866,7 @@ func TestLauncherDeath_FinishedJobIsNotRunAgain(t *testing.T) {
 			cfg.Groups = []launcher.GroupConfig{c.is}
 			h := launchWith(t, cfg)
 			if c.next != "" {
-				h.ends(c.next)
+				h.waitForEnd(c.next)
 				return
 			}
 			h.ready()
@@ -922,13 +923,13 @@ func TestLauncherDeath_NextLauncherStopsOrReplacesProcessesOfChangedGroups(t *te
 	b := newBrood(t)
 	web, old := kept(b.of(runners("web", 1))), kept(b.of(runners("old", 1)))
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web, old}}
-	startAnother(t, cfg, "").prints("ready").kill()
+	startAnother(t, cfg, "").checkLine("ready").kill()
 
 	web.Env = append(web.Env, "NEW=1")
 	cfg.Groups = []launcher.GroupConfig{web}
 	h := launchWith(t, cfg)
-	testkit.Equal(t, "outcome of the old group", h.ends("old-1").Outcome, launcher.Unknown)
-	testkit.Equal(t, "outcome of the old revision", h.ends("web-1").Outcome, launcher.Unknown)
+	testkit.Equal(t, "outcome of the old group", h.waitForEnd("old-1").Outcome, launcher.Unknown)
+	testkit.Equal(t, "outcome of the old revision", h.waitForEnd("web-1").Outcome, launcher.Unknown)
 	h.ready()
 	running := h.running("web")
 	if len(running) != 1 || running[0].ID != "web-2" || running[0].Revision != 2 {
@@ -947,7 +948,7 @@ func printedUnseen(t *testing.T, env ...string) []byte {
 	g.Log = launcher.LogConfig{Path: filepath.Join(dir, "log"), Buffer: 4 << 20}
 	g.Env = append(g.Env, env...)
 	cfg := launcher.Config{Dir: filepath.Join(dir, "d"), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
-	first := startAnother(t, cfg, "").prints("ready")
+	first := startAnother(t, cfg, "").checkLine("ready")
 	awaitInFile(t, statefile.Path(cfg.Dir), `"ready":`) // a process that ends before it is in the state file is not adopted
 	first.kill()
 	pids := b.alive()
@@ -959,7 +960,7 @@ func printedUnseen(t *testing.T, env ...string) []byte {
 
 	cfg.Groups[0].Restart.Policy = launcher.Never
 	h := launchWith(t, cfg)
-	testkit.Equal(t, "outcome", h.ends("web-1").Outcome, launcher.Unknown)
+	testkit.Equal(t, "outcome", h.waitForEnd("web-1").Outcome, launcher.Unknown)
 	h.close()
 	text, err := os.ReadFile(g.Log.Path)
 	if err != nil {
@@ -994,7 +995,7 @@ func TestLauncherDeath_SecretsOfAdoptedProcessAreMasked(t *testing.T) {
 	g.Env = append(env[:len(env):len(env)], "TOKEN="+strings.Repeat("x", 90))
 	g.Restart.Policy = launcher.Never
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
-	first := startAnother(t, cfg, "").prints("ready")
+	first := startAnother(t, cfg, "").checkLine("ready")
 	awaitInFile(t, statefile.Path(cfg.Dir), `"ready":`)
 	first.kill()
 	state, err := os.ReadFile(statefile.Path(cfg.Dir))
@@ -1006,7 +1007,7 @@ func TestLauncherDeath_SecretsOfAdoptedProcessAreMasked(t *testing.T) {
 	cfg.Groups[0].Desired, cfg.Groups[0].MinHealthy = 0, nil
 	cfg.Groups[0].Shutdown = launcher.ShutdownConfig{Grace: time.Hour, Max: time.Hour} // Desired is 0, so the process is stopped; it hangs for the rest of the test
 	h := launchWith(t, cfg)
-	h.until("the process is adopted", func(e launcher.Event) bool { return e.Kind == launcher.Adopted })
+	h.readUntil("the process is adopted", func(e launcher.Event) bool { return e.Kind == launcher.Adopted })
 	_, more, stop, err := h.Printed("web-1", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -1023,7 +1024,7 @@ func TestLauncherDeath_SecretsOfAdoptedProcessAreMasked(t *testing.T) {
 	case <-soon(t).Done():
 		t.Fatal("the process prints nothing")
 	}
-	h.ends("web-1")
+	h.waitForEnd("web-1")
 }
 
 // The last output of a process that has ended is not lost if the guardian ends without having read
@@ -1037,7 +1038,7 @@ func TestLauncherDeath_LastOutputOfEndedProcessIsNotLost(t *testing.T) {
 	cfg := launcher.Config{Dir: filepath.Join(dir, "d"), Groups: []launcher.GroupConfig{g}}
 	dozing := filepath.Join(dir, "dozing")
 	cfg.Guardian = []string{"env", asRole + "=dozing guardian", os.Args[0], cfg.Dir, dozing}
-	first := startAnother(t, cfg, "").prints("ready")
+	first := startAnother(t, cfg, "").checkLine("ready")
 	awaitInFile(t, statefile.Path(cfg.Dir), `"ready":`)
 	awaitInFile(t, g.Log.Path, "listening")
 	first.kill()
@@ -1051,7 +1052,7 @@ func TestLauncherDeath_LastOutputOfEndedProcessIsNotLost(t *testing.T) {
 
 	cfg.Guardian = guardianCommand
 	h := launchWith(t, cfg)
-	testkit.Equal(t, "outcome", h.ends("web-1").Outcome, launcher.Unknown)
+	testkit.Equal(t, "outcome", h.waitForEnd("web-1").Outcome, launcher.Unknown)
 	h.close()
 	text, err := os.ReadFile(g.Log.Path)
 	if err != nil || !bytes.Contains(text, []byte("web-1 out | last words\n")) || !bytes.Contains(text, []byte("web-1 err | last complaint\n")) {
@@ -1088,7 +1089,7 @@ func TestLauncherDeath_LauncherStoppedBeforeAdoptionDoesNotStopProcesses(t *test
 func TestStateFile_DamagedFileIsRefusedAndLeftUnchanged(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
-	startAnother(t, cfg, "").prints("ready").kill()
+	startAnother(t, cfg, "").checkLine("ready").kill()
 	path := statefile.Path(cfg.Dir)
 	good, err := os.ReadFile(path)
 	if err != nil {
@@ -1135,7 +1136,7 @@ func TestStateFile_DamagedFileIsRefusedAndLeftUnchanged(t *testing.T) {
 func TestLauncherDeath_ProcessesSurviveIfNextLauncherFails(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
-	startAnother(t, cfg, "").prints("ready").kill()
+	startAnother(t, cfg, "").checkLine("ready").kill()
 	before := b.alive()
 	for _, bad := range []func(c *launcher.Config){
 		func(c *launcher.Config) { c.Guardian = []string{"true"} },
@@ -1170,7 +1171,7 @@ func TestGuardianProcess_IsReplacedWhenKilled(t *testing.T) {
 	first := guardians(t, os.Getpid())
 	testkit.Equal(t, "guardians", len(first), 1)
 	kill(t, first[0])
-	h.until("an alarm", func(e launcher.Event) bool {
+	h.readUntil("an alarm", func(e launcher.Event) bool {
 		return e.Kind == launcher.Alarm && strings.Contains(e.Message, "guardian")
 	})
 	awaitAnotherGuardian(t, first[0])

@@ -98,7 +98,7 @@ func TestKeptListener_AddressThatKeptProcessUsesIsRefused(t *testing.T) {
 	_, port, _ := net.SplitHostPort(freeAddress(t))
 	web.Listen = []launcher.Listen{{Address: ":" + port}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
-	startAnother(t, cfg, "").prints("ready").kill()
+	startAnother(t, cfg, "").checkLine("ready").kill()
 
 	next := kept(b.of(runners("next", 1)))
 	next.Listen = []launcher.Listen{{Address: "127.0.0.1:" + port}}
@@ -111,7 +111,7 @@ func TestKeptListener_AddressThatKeptProcessUsesIsRefused(t *testing.T) {
 
 	next.Listen[0].Address = "0.0.0.0:" + port // means the same as the address before, so the listener is taken over
 	h := launchWith(t, cfg)
-	h.ends("web-1")
+	h.waitForEnd("web-1")
 	h.ready()
 	if err := fetch(&http.Client{Timeout: tooLong}, "http://127.0.0.1:"+port); err != nil {
 		t.Error(err)
@@ -125,7 +125,7 @@ func TestKeptListener_OnPort0IsTakenOverIfNewConfigHasItsActualPort(t *testing.T
 	web, next := kept(b.of(runners("web", 1))), kept(b.of(runners("next", 1)))
 	web.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
-	first := startAnother(t, cfg, "address").prints("ready")
+	first := startAnother(t, cfg, "address").checkLine("ready")
 	has := first.line()
 	first.kill()
 
@@ -162,14 +162,14 @@ func TestKeptListener_OnPort0IsTakenOverIfNewConfigHasItsActualPort(t *testing.T
 			t.Errorf("%s: %q does not say %q", c.wants, said, c.said)
 		}
 	}
-	again := startAnother(t, cfg, "address").prints("ready")
+	again := startAnother(t, cfg, "address").checkLine("ready")
 	testkit.Equal(t, "where it listens again", again.line(), has)
 	again.kill()
 
 	web.Listen[0].Address = has
 	h := launchWith(t, cfg)
 	testkit.Equal(t, "where it listens by what it has become", h.Addrs("web")[0].String(), has)
-	h.ends("web-1")
+	h.waitForEnd("web-1")
 	h.ready()
 	if err := fetch(&http.Client{Timeout: tooLong}, "http://"+has); err != nil {
 		t.Error(err)
@@ -184,7 +184,7 @@ func TestKeptListener_SocketIsTakenOverByOnlyOneConfiguredListener(t *testing.T)
 	has := freeAddress(t)
 	web.Listen = []launcher.Listen{{Address: has}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
-	startAnother(t, cfg, "").prints("ready").kill()
+	startAnother(t, cfg, "").checkLine("ready").kill()
 
 	_, port, _ := net.SplitHostPort(has)
 	next := cfg
@@ -208,7 +208,7 @@ func TestKeptListener_HostNameIsResolvedOnce(t *testing.T) {
 	_, port, _ := net.SplitHostPort(freeAddress(t))
 	web.Listen = []launcher.Listen{{Address: "127.0.0.2:" + port}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
-	startAnother(t, cfg, "").prints("ready").kill()
+	startAnother(t, cfg, "").checkLine("ready").kill()
 
 	next.Listen = []launcher.Listen{{Network: "tcp4", Address: "web.test.:" + port}}
 	cfg.Groups = []launcher.GroupConfig{next}
@@ -233,7 +233,7 @@ func TestKeptListener_HostNameIsResolvedOnce(t *testing.T) {
 	h := launchWith(t, cfg)
 	testkit.Equal(t, "where it listens", h.Addrs("next")[0].String(), "127.0.0.3:"+port)
 	testkit.Equal(t, "lookups", lookups.Load(), int32(1))
-	h.ends("web-1")
+	h.waitForEnd("web-1")
 	h.ready()
 }
 
@@ -276,7 +276,7 @@ func TestKeptListener_NextLauncherTakesOverBothOfTwoOnPort0(t *testing.T) {
 	web := kept(b.of(runners("web", 1)))
 	web.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}, {Address: "127.0.0.1:0"}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
-	startAnother(t, cfg, "").prints("ready").kill()
+	startAnother(t, cfg, "").checkLine("ready").kill()
 	h := launchWith(t, cfg).ready()
 	addrs := h.Addrs("web")
 	if addrs[0].String() == addrs[1].String() {
@@ -291,12 +291,12 @@ func TestKeptListener_OfTwoOnPort0OneIsFoundByItsActualPort(t *testing.T) {
 	web := kept(b.of(runners("web", 1)))
 	web.Listen = []launcher.Listen{{Address: "127.0.0.1:0"}, {Address: "127.0.0.1:0"}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{web}}
-	first := startAnother(t, cfg, "address").prints("ready")
+	first := startAnother(t, cfg, "address").checkLine("ready")
 	one, other := first.line(), first.line()
 	first.kill()
 	cfg.Groups[0].Listen = []launcher.Listen{{Address: "127.0.0.1:0"}, {Address: one}}
 	h := launchWith(t, cfg)
 	testkit.Equal(t, "where it listens", fmt.Sprint(h.Addrs("web")), fmt.Sprint([]string{other, one}))
-	h.ends("web-1")
+	h.waitForEnd("web-1")
 	h.ready()
 }

@@ -33,7 +33,7 @@ func TestLogDir_KeepsLogsOfRecentlyEndedProcesses(t *testing.T) {
 	}
 	ended := map[string]bool{}
 	for len(ended) < ending {
-		e := h.until("a process ends", func(e launcher.Event) bool { return e.Kind == launcher.Transition && e.To.Ended() })
+		e := h.readUntil("a process ends", func(e launcher.Event) bool { return e.Kind == launcher.Transition && e.To.Ended() })
 		ended[e.Process] = true
 	}
 	h.close()

@@ -306,8 +306,8 @@ func (h *harness) ready() *harness {
 	return h
 }
 
-// until reads events up to the first one that want accepts.
-func (h *harness) until(what string, want func(e launcher.Event) bool) launcher.Event {
+// readUntil reads events up to the first one that want accepts.
+func (h *harness) readUntil(what string, want func(e launcher.Event) bool) launcher.Event {
 	h.t.Helper()
 	late := time.NewTimer(tooLong)
 	defer late.Stop()
@@ -327,25 +327,25 @@ func (h *harness) until(what string, want func(e launcher.Event) bool) launcher.
 	}
 }
 
-// enters reads events until a process enters a state.
-func (h *harness) enters(id string, state launcher.State) launcher.Event {
+// waitForState reads events until a process enters a state.
+func (h *harness) waitForState(id string, state launcher.State) launcher.Event {
 	h.t.Helper()
-	return h.until(fmt.Sprintf("%s is %v", id, state), func(e launcher.Event) bool {
+	return h.readUntil(fmt.Sprintf("%s is %v", id, state), func(e launcher.Event) bool {
 		return e.Kind == launcher.Transition && e.Process == id && e.To == state
 	})
 }
 
-// stops stops a process without a replacement, and returns the last status of the process.
-func (h *harness) stops(id string) launcher.Status {
+// stopAndWait stops a process without a replacement, and returns the last status of the process.
+func (h *harness) stopAndWait(id string) launcher.Status {
 	h.t.Helper()
 	if err := h.StopProcess(id, launcher.Stop{Reason: "test", NoReplacement: true}); err != nil {
 		h.t.Fatal(err)
 	}
-	return h.ends(id)
+	return h.waitForEnd(id)
 }
 
-// answers waits until a process has answered a call.
-func (h *harness) answers(id string) {
+// waitForAnswer waits until a process has answered a call.
+func (h *harness) waitForAnswer(id string) {
 	h.t.Helper()
 	ctx := soon(h.t)
 	for ctx.Err() == nil {
@@ -374,9 +374,9 @@ func awaitFile(t *testing.T, path string, there bool) {
 	}
 }
 
-// desires waits until a group desires n processes. The event of an exit comes before the group has
-// counted the exit.
-func (h *harness) desires(group string, n int) {
+// waitForDesired waits until a group desires n processes. The event of an exit comes before the
+// group has counted the exit.
+func (h *harness) waitForDesired(group string, n int) {
 	h.t.Helper()
 	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
 		health, err := h.GroupHealth(group)
@@ -392,13 +392,13 @@ func (h *harness) desires(group string, n int) {
 	}
 }
 
-// ends waits until a process has ended, and returns the last status of the process.
-func (h *harness) ends(id string) launcher.Status {
+// waitForEnd waits until a process has ended, and returns the last status of the process.
+func (h *harness) waitForEnd(id string) launcher.Status {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
 	defer cancel()
 	if !slices.ContainsFunc(h.events, func(e launcher.Event) bool { return e.Process == id }) {
-		h.until(id+" is started", func(e launcher.Event) bool { return e.Process == id })
+		h.readUntil(id+" is started", func(e launcher.Event) bool { return e.Process == id })
 	}
 	st, err := h.Wait(ctx, id)
 	if err != nil {

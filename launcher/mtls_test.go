@@ -37,7 +37,7 @@ func TestTransport_RollsAndStopsProcessesOverTCP(t *testing.T) {
 		t.Fatalf("%v\n%s", err, h.story())
 	}
 	testkit.Equal(t, "running", names(h.running("web")), []string{"web-3", "web-4"})
-	testkit.Equal(t, "outcome", h.stops("web-3").Outcome, launcher.Clean)
+	testkit.Equal(t, "outcome", h.stopAndWait("web-3").Outcome, launcher.Clean)
 }
 
 func names(all []launcher.Status) (ids []string) {
@@ -59,7 +59,7 @@ func TestTransport_RefusesProcessWhoseCertificateIsOfAnotherCA(t *testing.T) {
 	var e launcher.Event
 	for g.HealthCheckTimeout = 4 * time.Second; g.HealthCheckTimeout < tooLong; g.HealthCheckTimeout *= 2 {
 		h := launch(t, g)
-		if e = h.enters("web-1", launcher.Unhealthy); strings.Contains(e.Message, "signed by unknown authority") {
+		if e = h.waitForState("web-1", launcher.Unhealthy); strings.Contains(e.Message, "signed by unknown authority") {
 			return
 		}
 		h.close() // on a very busy machine, the processes might not have presented their certificates yet
@@ -108,7 +108,7 @@ func TestAdmin_AnswersOverTCPWithCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.Equal(t, "outcome", out.GetStatus().GetOutcome(), pb.Outcome_CLEAN)
-	e := h.enters("web-1", launcher.ShutdownRequested)
+	e := h.waitForState("web-1", launcher.ShutdownRequested)
 	testkit.Equal(t, "reason", e.Message, "because (by CN=alice)")
 
 	events, err := to.WatchEvents(soon(t), &pb.WatchEventsRequest{})

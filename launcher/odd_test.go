@@ -24,7 +24,7 @@ func TestStop_KillsStuckProcessAtDeadline(t *testing.T) {
 	}
 	t.Run("a call that hangs", func(t *testing.T) {
 		h := launch(t, short(group("odd", 1, "hang"))).ready()
-		st := h.stops("odd-1")
+		st := h.stopAndWait("odd-1")
 		testkit.Equal(t, "outcome", st.Outcome, launcher.Killed)
 		t.Logf("reaped after %v; SIGTERM after %v, SIGKILL after %v", st.Took(), grace, grace+sigterm)
 		if st.Took() < grace {
@@ -36,8 +36,8 @@ func TestStop_KillsStuckProcessAtDeadline(t *testing.T) {
 		g.HealthCheckTimeout = 300 * time.Millisecond
 		g.Restart.Policy = launcher.Never
 		h := launch(t, g)
-		h.enters("odd-1", launcher.Unhealthy)
-		testkit.Equal(t, "outcome", h.ends("odd-1").Outcome, launcher.Killed)
+		h.waitForState("odd-1", launcher.Unhealthy)
+		testkit.Equal(t, "outcome", h.waitForEnd("odd-1").Outcome, launcher.Killed)
 		testkit.Equal(t, "running processes", len(h.running("odd")), 0)
 	})
 	t.Run("a process that is stopped by SIGSTOP", func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestStop_KillsStuckProcessAtDeadline(t *testing.T) {
 		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		st := h.stops("odd-1")
+		st := h.stopAndWait("odd-1")
 		testkit.Equal(t, "outcome", st.Outcome, launcher.Killed)
 		t.Logf("reaped after %v; SIGTERM after %v, SIGKILL after %v", st.Took(), grace, grace+sigterm)
 		if st.Took() < grace+sigterm {
@@ -57,7 +57,7 @@ func TestStop_KillsStuckProcessAtDeadline(t *testing.T) {
 	})
 	t.Run("a process that prints without end", func(t *testing.T) {
 		h := launch(t, group("odd", 1, "noisy", "--process-id", "{id}", "--work-duration", "1ms")).ready()
-		testkit.Equal(t, "outcome", h.stops("odd-1").Outcome, launcher.Clean)
+		testkit.Equal(t, "outcome", h.stopAndWait("odd-1").Outcome, launcher.Clean)
 	})
 }
 
@@ -67,7 +67,7 @@ func TestStop_SendsSIGTERMToProcessWithoutProtocol(t *testing.T) {
 	for _, role := range []string{"unimplemented", "declines"} {
 		t.Run(role, func(t *testing.T) {
 			h := launch(t, group("odd", 1, role)).ready()
-			st := h.stops("odd-1")
+			st := h.stopAndWait("odd-1")
 			testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)
 			testkit.Equal(t, "exit", st.Exit, "signal: terminated")
 		})
@@ -76,7 +76,7 @@ func TestStop_SendsSIGTERMToProcessWithoutProtocol(t *testing.T) {
 		g := group("odd", 1, "plain")
 		g.Protocol = launcher.Signals
 		h := launch(t, g).ready()
-		testkit.Equal(t, "outcome", h.stops("odd-1").Outcome, launcher.Clean)
+		testkit.Equal(t, "outcome", h.stopAndWait("odd-1").Outcome, launcher.Clean)
 	})
 }
 
@@ -106,7 +106,7 @@ func TestStop_ShutdownCallStatesRemainingTime(t *testing.T) {
 			g.Shutdown.TotalDeadline, g.Shutdown.GraceEnforced = test.group, true
 			h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: test.total}).ready()
 			h.Shutdown()
-			e := h.until("the answer of the process", func(e launcher.Event) bool { return e.Kind == launcher.Signalled })
+			e := h.readUntil("the answer of the process", func(e launcher.Event) bool { return e.Kind == launcher.Signalled })
 			var grace, most int
 			if _, err := fmt.Sscanf(e.Message, "SIGTERM: the process declined the shutdown request: %d ms, %d ms", &grace, &most); err != nil {
 				t.Fatalf("%q: %v", e.Message, err)
@@ -131,7 +131,7 @@ func TestStop_LeavesNoDescendant(t *testing.T) {
 	leader := h.running("family")[0].PID
 	testkit.Equal(t, "children of the running process", len(children(t, leader)), 50)
 	pids := children(t, leader)
-	st := h.stops("family-1")
+	st := h.stopAndWait("family-1")
 	testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)
 	testkit.Equal(t, "survivors", st.Survivors, []string(nil))
 	for _, p := range processes(t) {
@@ -156,10 +156,10 @@ func children(t *testing.T, pid int) (found []int) {
 func TestForce_KillsAllProcessesAtOnce(t *testing.T) {
 	h := launch(t, runners("web", 2, "--behavior", "hang")).ready()
 	h.Shutdown()
-	h.enters("web-1", launcher.ShutdownRequested)
+	h.waitForState("web-1", launcher.ShutdownRequested)
 	h.Force(os.ErrDeadlineExceeded)
 	for _, id := range []string{"web-1", "web-2"} {
-		st := h.ends(id)
+		st := h.waitForEnd(id)
 		testkit.Equal(t, "outcome of "+id, st.Outcome, launcher.Killed)
 		if !strings.Contains(st.Message, os.ErrDeadlineExceeded.Error()) {
 			t.Errorf("%s was killed with message %q, want the cause", id, st.Message)
@@ -173,7 +173,7 @@ func TestLiveness_SilentProcessIsReplaced(t *testing.T) {
 	g.LivenessInterval, g.LivenessFailures = 20*time.Millisecond, 2
 	g.Shutdown.Grace, g.Shutdown.SIGTERMTimeout = 100*time.Millisecond, 100*time.Millisecond
 	h := launch(t, g).ready()
-	h.answers("odd-1") // wait until the launcher is connected, so that only the later calls fail
+	h.waitForAnswer("odd-1") // wait until the launcher is connected, so that only the later calls fail
 	if err := syscall.Kill(h.running("odd")[0].PID, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestReadyReport_OfProcessMakesLauncherConnectToItAtOnce(t *testing.T) {
 	g.LivenessInterval, g.LivenessFailures = 500*time.Millisecond, 3
 	g.Shutdown.Poll = 30 * time.Second // gRPC tries to connect again after a tenth of Poll
 	h := launch(t, g).ready()
-	h.answers("odd-1")
+	h.waitForAnswer("odd-1")
 	h.drainEvents()
 	for _, e := range h.events {
 		if e.To == launcher.Unhealthy {

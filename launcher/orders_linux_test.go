@@ -11,7 +11,7 @@ import (
 // guardian does with the state file. It is started after an orderly stop of the launcher.
 func TestStopGroup_GroupStaysStoppedUnderNextLauncher(t *testing.T) {
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: briefGuardian, Groups: []launcher.GroupConfig{plainGroup("web", 1)}}
-	first := startAnother(t, cfg, "stop the group").prints("ready").prints("stopped")
+	first := startAnother(t, cfg, "stop the group").checkLine("ready").checkLine("stopped")
 	guardian := guardians(t, first.Process.Pid)[0]
 	first.kill()
 	awaitEnd(t, guardian, tooLong)

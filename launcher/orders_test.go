@@ -73,7 +73,7 @@ func TestScale_NumberSurvivesRollback(t *testing.T) {
 	g.Command = append(g.Command, "--ready-after", "-1s")
 	rolled := make(chan error, 1)
 	go func() { rolled <- h.Roll(context.Background(), g, "test") }()
-	h.until("the roll has begun", func(e launcher.Event) bool { return e.Kind == launcher.RollBegun })
+	h.readUntil("the roll has begun", func(e launcher.Event) bool { return e.Kind == launcher.RollBegun })
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := h.Scale(gone, "web", 2, "test"); !errors.Is(err, context.Canceled) {
@@ -97,7 +97,7 @@ func TestScale_NewerOrderEndsWaitForOlderOne(t *testing.T) {
 	h := launch(t, g)
 	scaled := make(chan error, 1)
 	go func() { scaled <- h.Scale(context.Background(), "web", 2, "test") }()
-	h.until("it is ordered", func(e launcher.Event) bool { return e.Kind == launcher.Ordered })
+	h.readUntil("it is ordered", func(e launcher.Event) bool { return e.Kind == launcher.Ordered })
 	if err := h.Scale(soon(t), "web", 0, "test"); err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestStopGroup_SupersedesRoll(t *testing.T) {
 	g.Command = append(g.Command, "--ready-after", "-1s")
 	rolled := make(chan error, 1)
 	go func() { rolled <- h.Roll(context.Background(), g, "test") }()
-	h.until("the roll has begun", func(e launcher.Event) bool { return e.Kind == launcher.RollBegun })
+	h.readUntil("the roll has begun", func(e launcher.Event) bool { return e.Kind == launcher.RollBegun })
 	if err := h.StopGroup(soon(t), "web", "test"); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestStopGroup_SupersedesRoll(t *testing.T) {
 	}
 	started := make(chan error, 1)
 	go func() { started <- h.StartGroup(context.Background(), "web", "test") }()
-	h.until("it is started", func(e launcher.Event) bool {
+	h.readUntil("it is started", func(e launcher.Event) bool {
 		return e.Kind == launcher.Ordered && strings.HasPrefix(e.Message, "started")
 	})
 	if err := h.StopGroup(soon(t), "web", "test"); err != nil {
@@ -184,7 +184,7 @@ func TestStartGroup_RestartsGivenUpGroup(t *testing.T) {
 	g := jobThat("web", "[ -e "+gate+" ] || exit 3; exec sleep 1000")
 	g.Job = false
 	h := launch(t, g)
-	h.until("it is given up", func(e launcher.Event) bool { return e.Kind == launcher.Alarm })
+	h.readUntil("it is given up", func(e launcher.Event) bool { return e.Kind == launcher.Alarm })
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestStartGroup_EndsBackoffPauseAfterFailure(t *testing.T) {
 	g := jobThat("web", "[ -e "+gate+" ] || exit 3; exec sleep 1000")
 	g.Job, g.Restart = false, launcher.RestartConfig{MinBackoff: time.Hour}
 	h := launch(t, g)
-	h.until("it waits for its restart", func(e launcher.Event) bool { return e.Kind == launcher.Restart })
+	h.readUntil("it waits for its restart", func(e launcher.Event) bool { return e.Kind == launcher.Restart })
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

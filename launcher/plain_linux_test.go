@@ -54,8 +54,8 @@ func awaits(t *testing.T, g *launcher.GroupConfig) (file string) {
 	return file
 }
 
-// says reads events until a status of the process matches want.
-func (h *harness) says(id, what string, want func(st launcher.Status) bool) launcher.Status {
+// waitForStatus asks for the status of the process until want accepts it.
+func (h *harness) waitForStatus(id, what string, want func(st launcher.Status) bool) launcher.Status {
 	h.t.Helper()
 	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
 		st, err := h.Process(id)
@@ -117,7 +117,7 @@ func TestAuto_RollOfNginxLosesNoRequest(t *testing.T) {
 	if requests, _ := ledger.Sent(); requests == 0 || len(ledger.Failures()) > 0 {
 		t.Errorf("of %d requests, %d are lost: %v", requests, len(ledger.Failures()), ledger.Failures())
 	}
-	testkit.Equal(t, "outcome", h.stops("main-5").Outcome, launcher.Clean)
+	testkit.Equal(t, "outcome", h.stopAndWait("main-5").Outcome, launcher.Clean)
 }
 
 // redis-server sends READY=1 when it has loaded its data, and is stopped by SIGTERM.
@@ -127,11 +127,11 @@ func TestAuto_RecognizesNotifyMessagesOfRedis(t *testing.T) {
 	// nothing, however slow the machine is.
 	g.StartupProbe = quick(launcher.Probe{Exec: launcher.ExecAction{Command: []string{"redis-cli", "-p", "{port}", "ping"}}})
 	h := launch(t, g).ready()
-	st := h.says("main-1", "its status says that it is ready", func(st launcher.Status) bool { return st.State == launcher.Ready })
+	st := h.waitForStatus("main-1", "its status says that it is ready", func(st launcher.Status) bool { return st.State == launcher.Ready })
 	if !strings.Contains(st.Message, "Ready to accept connections") {
 		t.Errorf("the message is %q", st.Message)
 	}
-	st = h.stops("main-1")
+	st = h.stopAndWait("main-1")
 	testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)
 	testkit.Equal(t, "exit", st.Exit, "exit status 0")
 }
@@ -143,27 +143,27 @@ func TestAuto_RecognizesLifecycleProtocol(t *testing.T) {
 	g.Protocol = ""
 	started := awaits(t, &g)
 	h := launch(t, g)
-	h.says("web-1", "its message says what it does", func(st launcher.Status) bool { return st.Message == "clean" })
+	h.waitForStatus("web-1", "its message says what it does", func(st launcher.Status) bool { return st.Message == "clean" })
 	if err := os.WriteFile(started, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Equal(t, "message", h.enters("web-1", launcher.Ready).Message, "clean")
-	h.answers("web-1")
+	testkit.Equal(t, "message", h.waitForState("web-1", launcher.Ready).Message, "clean")
+	h.waitForAnswer("web-1")
 	if err := h.Restart(soon(t), "web", "test"); err != nil {
 		t.Fatalf("%v\n%s", err, h.story())
 	}
-	testkit.Equal(t, "outcome", h.ends("web-1").Outcome, launcher.Clean)
+	testkit.Equal(t, "outcome", h.waitForEnd("web-1").Outcome, launcher.Clean)
 	testkit.Equal(t, "signals", h.count(launcher.Signalled), 0)
 }
 
 // A script that says nothing is ready after a second, and is stopped by SIGTERM.
 func TestAuto_ScriptThatSendsNoMessageIsReadyAfterOneSecond(t *testing.T) {
 	h := launch(t, bash(t, `trap 'exit 0' TERM`, `while :; do sleep 0.01; done`))
-	e := h.enters("main-1", launcher.Ready)
+	e := h.waitForState("main-1", launcher.Ready)
 	if e.Took < time.Second {
 		t.Errorf("it is ready after %v", e.Took)
 	}
-	st := h.stops("main-1")
+	st := h.stopAndWait("main-1")
 	testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)
 	if i := slices.IndexFunc(h.events, func(e launcher.Event) bool { return e.Kind == launcher.Signalled }); i < 0 || h.events[i].Message != "SIGTERM: the process does not use the lifecycle protocol" {
 		t.Errorf("it was not stopped by SIGTERM\n%s", h.story())
@@ -182,12 +182,12 @@ func TestAuto_ScriptIsReadyWhenSystemdNotifySaysSo(t *testing.T) {
 	g.Command[2] = strings.Join([]string{`trap 'systemd-notify --stopping --status=bye; exit 0' TERM`, `systemd-notify --status="waiting for the gate"`, "touch " + said,
 		"read line <" + gate, `systemd-notify --ready --status="open"`, `while :; do sleep 0.01; done`}, "\n")
 	h := launch(t, g)
-	h.says("main-1", "its first status", func(st launcher.Status) bool { return st.Message == "waiting for the gate" })
+	h.waitForStatus("main-1", "its first status", func(st launcher.Status) bool { return st.Message == "waiting for the gate" })
 	if err := os.WriteFile(gate, []byte("open\n"), 0); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Equal(t, "message", h.enters("main-1", launcher.Ready).Message, "open")
-	testkit.Equal(t, "outcome", h.stops("main-1").Outcome, launcher.Clean)
+	testkit.Equal(t, "message", h.waitForState("main-1", launcher.Ready).Message, "open")
+	testkit.Equal(t, "outcome", h.stopAndWait("main-1").Outcome, launcher.Clean)
 }
 
 // A message on the socket of a process has no effect if it comes from a process that the launcher
@@ -200,7 +200,7 @@ func TestNotifySocket_IgnoresMessageOfProcessThatLauncherDidNotStart(t *testing.
 	g := bash(t, "read line <"+gate, "systemd-notify --status=later", "exec sleep 3600")
 	g.Protocol, g.HealthCheckTimeout = launcher.Notify, time.Hour
 	h := launch(t, g)
-	h.says("main-1", "it runs", func(st launcher.Status) bool { return st.PID != 0 })
+	h.waitForStatus("main-1", "it runs", func(st launcher.Status) bool { return st.PID != 0 })
 	cmd := exec.Command("systemd-notify", "--ready") // systemd-notify returns when the launcher has handled the message
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(h.dir, "main-1.note"))
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -209,7 +209,7 @@ func TestNotifySocket_IgnoresMessageOfProcessThatLauncherDidNotStart(t *testing.
 	if err := os.WriteFile(gate, []byte("open\n"), 0); err != nil {
 		t.Fatal(err)
 	}
-	st := h.says("main-1", "its own message, which came after the foreign one", func(st launcher.Status) bool { return st.Message == "later" })
+	st := h.waitForStatus("main-1", "its own message, which came after the foreign one", func(st launcher.Status) bool { return st.Message == "later" })
 	testkit.Equal(t, "state", st.State, launcher.Spawning)
 }
 
@@ -223,12 +223,12 @@ func TestNotify_FollowsMainPID(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := launch(t, bash(t, `setsid bash -c 'trap "exit 0" TERM; systemd-notify --ready --pid=$$ --status=serving; echo up >`+fifo+`; while :; do sleep 0.01; done' </dev/null &`, "read line <"+fifo)).ready()
-	first := h.says("main-1", "it has another pid", func(st launcher.Status) bool { return st.Message == "serving" && st.State == launcher.Ready })
+	first := h.waitForStatus("main-1", "it has another pid", func(st launcher.Status) bool { return st.Message == "serving" && st.State == launcher.Ready })
 	if command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", first.PID)); err != nil || !strings.Contains(string(command), "trap") || strings.Contains(string(command), "setsid") {
 		t.Errorf("the pid %d is that of %q, %v", first.PID, command, err)
 	}
 	testkit.Equal(t, "events", h.count(launcher.MainProcess), 1)
-	st := h.stops("main-1")
+	st := h.stopAndWait("main-1")
 	if st.State != launcher.Gone && st.Outcome != launcher.Clean { // before Linux 6.15, the exit status of the named process cannot be read
 		t.Errorf("state %v, outcome %v", st.State, st.Outcome)
 	}
@@ -245,9 +245,9 @@ func TestWatchdog_ReplacesSilentProcess(t *testing.T) {
 	g.Command[2] = `systemd-notify --ready --status="$WATCHDOG_USEC"; touch ` + awaits(t, &g) + `; systemd-notify WATCHDOG=1; exec sleep 3600`
 	g.Watchdog = time.Second
 	h := launch(t, g)
-	testkit.Equal(t, "message", h.enters("main-1", launcher.Ready).Message, "1000000")
-	testkit.Equal(t, "reason", h.enters("main-1", launcher.Unhealthy).Message, "unhealthy: the process has not sent WATCHDOG=1 within 1s")
-	h.enters("main-2", launcher.Ready)
+	testkit.Equal(t, "message", h.waitForState("main-1", launcher.Ready).Message, "1000000")
+	testkit.Equal(t, "reason", h.waitForState("main-1", launcher.Unhealthy).Message, "unhealthy: the process has not sent WATCHDOG=1 within 1s")
+	h.waitForState("main-2", launcher.Ready)
 }
 
 // In a roll, a new process has to say that it is ready if the old ones have said so. Otherwise the
@@ -286,15 +286,15 @@ func TestProbe_ProcessIsOutOfRoutingWhileReadinessProbeFails(t *testing.T) {
 	testkit.Equal(t, "router", <-router.moved, "add main-1")
 	os.Remove(healthy)
 	testkit.Equal(t, "router", <-router.moved, "remove main-1")
-	e := h.enters("main-1", launcher.Warming)
+	e := h.waitForState("main-1", launcher.Warming)
 	testkit.Equal(t, "message", e.Message, "the readiness probe, exec test, has failed 2 times in a row: exit status 1")
-	h.says("main-1", "the group has no ready process", func(launcher.Status) bool {
+	h.waitForStatus("main-1", "the group has no ready process", func(launcher.Status) bool {
 		health, _ := h.GroupHealth("main")
 		return health.Ready == 0 && !health.Healthy
 	})
 	touch()
 	testkit.Equal(t, "router", <-router.moved, "add main-1")
-	e = h.enters("main-1", launcher.Ready)
+	e = h.waitForState("main-1", launcher.Ready)
 	testkit.Equal(t, "time from the start", e.Took, time.Duration(0))
 	h.ready()
 	testkit.Equal(t, "processes that were started", h.count(launcher.Restart), 0)
@@ -313,9 +313,9 @@ func TestProbe_FailedLivenessReplacesProcess(t *testing.T) {
 	if err := os.WriteFile(bad, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Equal(t, "reason", h.enters("main-1", launcher.Unhealthy).Message, "unhealthy: the liveness probe, exec /bin/sh, has failed: exit status 1: it is main-1")
-	h.enters("main-2", launcher.Ready)
-	testkit.Equal(t, "outcome", h.ends("main-1").Outcome, launcher.Clean)
+	testkit.Equal(t, "reason", h.waitForState("main-1", launcher.Unhealthy).Message, "unhealthy: the liveness probe, exec /bin/sh, has failed: exit status 1: it is main-1")
+	h.waitForState("main-2", launcher.Ready)
+	testkit.Equal(t, "outcome", h.waitForEnd("main-1").Outcome, launcher.Clean)
 }
 
 // A check that hangs does not keep the process from being stopped, and is ended with what it has
@@ -326,12 +326,12 @@ func TestProbe_HangingCheckDoesNotDelayStop(t *testing.T) {
 	g.LivenessProbe = launcher.Probe{Exec: launcher.ExecAction{Command: []string{"/bin/sh", "-c", "sleep 3600 & echo $! >" + pids + "; wait"}}, Timeout: time.Hour}
 	h := launch(t, g).ready()
 	var pid int
-	h.says("main-1", "the check runs", func(launcher.Status) bool {
+	h.waitForStatus("main-1", "the check runs", func(launcher.Status) bool {
 		text, _ := os.ReadFile(pids)
 		n, _ := fmt.Sscan(string(text), &pid)
 		return n == 1
 	})
-	testkit.Equal(t, "outcome", h.stops("main-1").Outcome, launcher.Clean)
+	testkit.Equal(t, "outcome", h.stopAndWait("main-1").Outcome, launcher.Clean)
 	h.close()
 	// The command line of a process that has ended is empty, even before it has been reaped.
 	if command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); len(command) > 0 {
@@ -372,7 +372,7 @@ func TestStatus_HasNoErrorTextOfPackageGRPCIfProcessIsUnreachable(t *testing.T) 
 	g := bash(t, "exec sleep 3600")
 	g.Protocol, g.HealthCheckTimeout, g.Restart.Policy = launcher.GRPC, 500*time.Millisecond, launcher.Never
 	h := launch(t, g)
-	testkit.Equal(t, "reason", h.enters("main-1", launcher.Unhealthy).Message,
+	testkit.Equal(t, "reason", h.waitForState("main-1", launcher.Unhealthy).Message,
 		"not ready within 500ms (the process has never answered: nothing listens on the socket; if it does not serve the lifecycle protocol, set protocol signals)")
 	for _, e := range h.events {
 		if strings.Contains(e.Message, "desc =") || strings.Contains(e.Message, "transport:") {
@@ -388,13 +388,13 @@ func TestLauncherDeath_NextLauncherReceivesMessagesOfAdoptedProcess(t *testing.T
 	g := bash(t, "echo {port} >"+said, "systemd-notify --ready", `while :; do systemd-notify --status="adopted" WATCHDOG=1; sleep 0.1; done`)
 	g.Watchdog = 10 * time.Second
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(g)}}
-	a := startAnother(t, cfg, "").prints("ready")
+	a := startAnother(t, cfg, "").checkLine("ready")
 	awaitInFile(t, filepath.Join(cfg.Dir, "state.json"), `"uses":"notify"`)
 	a.kill()
 	router := &webTable{}
 	cfg.Router = router
 	h := launchWith(t, cfg).ready()
-	st := h.says("main-1", "its status arrives", func(st launcher.Status) bool { return st.Message == "adopted" })
+	st := h.waitForStatus("main-1", "its status arrives", func(st launcher.Status) bool { return st.Message == "adopted" })
 	testkit.Equal(t, "state", st.State, launcher.Ready)
 	text, err := os.ReadFile(said)
 	if err != nil {
@@ -426,5 +426,5 @@ func TestStart_CopiesConfiguration(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Equal(t, "outcome", h.ends("main-1").Outcome, launcher.Clean)
+	testkit.Equal(t, "outcome", h.waitForEnd("main-1").Outcome, launcher.Clean)
 }

@@ -34,12 +34,12 @@ func TestPrinted_ReturnsRecentLinesThenStreamsNewOnesMasked(t *testing.T) {
 	}
 	defer stop()
 	kill(t, h.running("web")[0].PID)
-	h.enters("web-2", launcher.Ready)
+	h.waitForState("web-2", launcher.Ready)
 	var followed []launcher.Line
 	for len(followed) < 3 {
 		followed = append(followed, <-more)
 	}
-	h.ends("web-1")
+	h.waitForEnd("web-1")
 	lines, _, stopThem, err := h.Printed("web-1", 100)
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestOutput_NilDiscardsLines(t *testing.T) {
 	if len(lines) == 0 {
 		<-more
 	}
-	h.stops("web-1")
+	h.stopAndWait("web-1")
 	h.close()
 	testkit.Equal(t, "alarms", h.count(launcher.Alarm), 0)
 	testkit.Equal(t, "counted lines", h.Stats().Groups["web"].Log, launcher.LogStats{})

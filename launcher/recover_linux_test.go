@@ -56,7 +56,7 @@ func TestRecover_AfterItNextLauncherAdoptsProcesses(t *testing.T) {
 	g.Env = append(g.Env, "OWN=of {id}")
 	g.PreStop = []launcher.Hook{{Command: []string{"/bin/sh", "-c", `echo "$OWN" > ` + hooks + "-{id}"}, Timeout: time.Minute}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: briefGuardian, Groups: []launcher.GroupConfig{g}}
-	startAnother(t, cfg, "").prints("ready").kill()
+	startAnother(t, cfg, "").checkLine("ready").kill()
 	pids := []int{b.awaitProcess(t, "web-1"), b.awaitProcess(t, "web-2")}
 	text := damage(t, cfg.Dir)
 
@@ -90,14 +90,14 @@ func TestRecover_AfterItNextLauncherAdoptsProcesses(t *testing.T) {
 
 	h := launchWith(t, cfg)
 	adopted := map[string]bool{}
-	h.until("both are adopted", func(e launcher.Event) bool {
+	h.readUntil("both are adopted", func(e launcher.Event) bool {
 		if e.Kind == launcher.Adopted {
 			adopted[e.Process+" "+e.Message] = true
 		}
 		return len(adopted) == 2
 	})
 	testkit.Equal(t, "adopted", adopted, map[string]bool{fmt.Sprintf("web-1 pid %d, of revision 1", pids[0]): true, fmt.Sprintf("web-2 pid %d, of revision 1", pids[1]): true})
-	h.until("the roll ends", func(e launcher.Event) bool { return e.Kind == launcher.RollDone })
+	h.readUntil("the roll ends", func(e launcher.Event) bool { return e.Kind == launcher.RollDone })
 	begun := slices.IndexFunc(h.events, func(e launcher.Event) bool { return e.Kind == launcher.RollBegun })
 	testkit.Equal(t, "reason of the roll", h.events[begun].Message, "to revision 2: it is not known how processes were started that launcher recover has found")
 	testkit.Equal(t, "smallest number of ready processes", leastReady(h), 2)
@@ -128,13 +128,13 @@ func TestStart_SetsDamagedStateFileAside(t *testing.T) {
 	g := b.of(clan("web"))
 	g.Listen = []launcher.Listen{{Network: "unix", Address: filepath.Join(shortDir(t), "http")}}
 	cfg := launcher.Config{Dir: shortDir(t), Groups: []launcher.GroupConfig{g}}
-	startAnother(t, cfg, "").prints("ready").kill()
+	startAnother(t, cfg, "").checkLine("ready").kill()
 	testkit.Equal(t, "descendants of the killed launcher", len(b.alive()) >= 50, true)
 	text := damage(t, cfg.Dir)
 	cfg.Groups[0] = b.of(runners("web", 1))
 	cfg.Groups[0].Listen = g.Listen
 	h := launchWith(t, cfg)
-	alarm := h.until("an alarm", func(e launcher.Event) bool { return e.Kind == launcher.Alarm })
+	alarm := h.readUntil("an alarm", func(e launcher.Event) bool { return e.Kind == launcher.Alarm })
 	said, ok := strings.CutPrefix(alarm.Message, "the state file of an earlier launcher was damaged, and is now ")
 	aside, _, _ := strings.Cut(said, ";")
 	if !ok {
@@ -166,7 +166,7 @@ func TestStart_RefusesDamagedStateFileOfKeptProcesses(t *testing.T) {
 func TestRecover_StopsProcessesOfRemovedAndUnkeptGroups(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("old", 1))), b.of(clan("web"))}}
-	killBoth(t, startAnother(t, cfg, "").prints("ready"))
+	killBoth(t, startAnother(t, cfg, "").checkLine("ready"))
 	damage(t, cfg.Dir)
 	cfg.Groups = []launcher.GroupConfig{b.of(runners("new", 1))}
 	r, err := launcher.Recover(cfg, false)
@@ -177,7 +177,7 @@ func TestRecover_StopsProcessesOfRemovedAndUnkeptGroups(t *testing.T) {
 	testkit.Equal(t, "processes that were ended", len(r.Ended) >= 50, true)
 	testkit.Equal(t, "alive", len(b.alive()), 1)
 	h := launchWith(t, cfg)
-	testkit.Equal(t, "pid", h.ends("old-1").PID, ids(r.Processes)["old-1"])
+	testkit.Equal(t, "pid", h.waitForEnd("old-1").PID, ids(r.Processes)["old-1"])
 	h.ready()
 }
 
@@ -186,7 +186,7 @@ func TestRecover_StopsProcessesOfRemovedAndUnkeptGroups(t *testing.T) {
 func TestRecover_AddsProcessMissingFromStateFile(t *testing.T) {
 	b, d := newBrood(t), newDisk(t)
 	cfg := launcher.Config{Dir: d.dir, Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
-	first := startAnother(t, cfg, "").prints("ready")
+	first := startAnother(t, cfg, "").checkLine("ready")
 	again, err := launcher.Recover(cfg, true)
 	if !errors.Is(err, launcher.ErrInUse) {
 		t.Errorf("while a launcher runs: %+v, %v", again, err)
@@ -205,7 +205,7 @@ func TestRecover_AddsProcessMissingFromStateFile(t *testing.T) {
 		t.Errorf("the second time: %+v, %v", r, err)
 	}
 	h := launchWith(t, cfg)
-	h.until("web-2 is adopted", func(e launcher.Event) bool {
+	h.readUntil("web-2 is adopted", func(e launcher.Event) bool {
 		return e.Kind == launcher.Adopted && e.Message == fmt.Sprintf("pid %d, of revision 1", pid)
 	})
 	h.ready()
@@ -276,7 +276,7 @@ func TestRecover_LeavesStateFileOfAnotherVersionUnchanged(t *testing.T) {
 func TestRecover_DoesNotAdoptChildrenOfKeptProcess(t *testing.T) {
 	b := newBrood(t)
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(clan("web")))}}
-	startAnother(t, cfg, "").prints("ready").kill()
+	startAnother(t, cfg, "").checkLine("ready").kill()
 	pid := b.awaitProcess(t, "web-1")
 	damage(t, cfg.Dir)
 	r, err := launcher.Recover(cfg, true)

@@ -65,7 +65,7 @@ func TestLauncherDeath_LauncherWithoutPermissionDoesNotTakeOverListeners(t *test
 	g := kept(b.of(runners("web", 1)))
 	g.Listen = []launcher.Listen{{Name: "http", Address: freeAddress(t)}}
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
-	first := startAnother(t, cfg, "").prints("ready")
+	first := startAnother(t, cfg, "").checkLine("ready")
 	before := b.alive()
 	first.kill()
 	text, err := json.Marshal(struct {

@@ -52,7 +52,7 @@ func TestReload_ChangesAddsAndRemovesGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.ready()
-	h.enters("web-3", launcher.Ready)
+	h.waitForState("web-3", launcher.Ready)
 	testkit.Equal(t, "processes started by scaling", started(), []string{"web-3"})
 	scaled, _ := h.Process("web-3")
 	st, _ := h.Process("web-1")
@@ -157,7 +157,7 @@ func TestReload_ListsRemovedGroupUntilItsLastProcessEnds(t *testing.T) {
 	}
 	testkit.Equal(t, "groups", names, []string{"kv", "web"})
 
-	h.enters("web-1", launcher.Blocked)
+	h.waitForState("web-1", launcher.Blocked)
 	h.Shutdown()
 	st, err := h.Process("web-1")
 	if err != nil {
@@ -165,7 +165,7 @@ func TestReload_ListsRemovedGroupUntilItsLastProcessEnds(t *testing.T) {
 	}
 	testkit.Equal(t, "reason of the stop", st.Reason, "launcher: a reload has removed the group")
 	kill(t, st.PID)
-	h.until("web-1 ends before kv-1 is stopped", func(e launcher.Event) bool {
+	h.readUntil("web-1 ends before kv-1 is stopped", func(e launcher.Event) bool {
 		if e.Process == "kv-1" && e.To >= launcher.Unhealthy {
 			t.Error("kv-1 is stopped before web-1, which depends on it, has ended")
 		}
@@ -258,7 +258,7 @@ func TestRollback_ReturnsToRevisionBeforeSupersedingRoll(t *testing.T) {
 func TestReload_DoesNotUndoScaleDown(t *testing.T) {
 	web := runners("web", 2)
 	h := launch(t, web).ready()
-	h.stops("web-1")
+	h.stopAndWait("web-1")
 	for _, c := range []struct{ loaded, desired int }{{2, 1}, {3, 3}} {
 		if err := h.Restart(soon(t), "web", "test"); err != nil {
 			t.Fatal(err)
@@ -299,7 +299,7 @@ func TestReload_StartsProcessesThatFailedRollLeftMissing(t *testing.T) {
 	if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web}}, "test"); err != nil {
 		t.Fatal(err)
 	}
-	h.until("a second process is ready", func(e launcher.Event) bool {
+	h.readUntil("a second process is ready", func(e launcher.Event) bool {
 		return e.To == launcher.Ready && revisions(h, "web")[2] > 1
 	})
 }
@@ -321,7 +321,7 @@ func TestReload_RestartsGivenUpGroup(t *testing.T) {
 	if health, err := h.GroupHealth("web"); err != nil || health.GivenUp {
 		t.Fatalf("the group is still given up: %+v, %v", health, err)
 	}
-	h.enters("web-3", launcher.Spawning)
+	h.waitForState("web-3", launcher.Spawning)
 }
 
 // A reload of the same configuration, written differently, changes nothing: an empty field is the

@@ -25,7 +25,7 @@ func TestForcedReport_EventOfForcedProcessSaysWhatItWaitedFor(t *testing.T) {
 	if _, err := stream.Header(); err != nil {
 		t.Fatal(err)
 	}
-	st := h.stops("web-1")
+	st := h.stopAndWait("web-1")
 	testkit.Equal(t, "state", st.State, launcher.Forced)
 	if !strings.HasPrefix(st.Report, "waits for *** happens\n") || !strings.Contains(st.Report, "testrunner.(*runner).drainAll\n\t\t") {
 		t.Errorf("the report is %q", st.Report)
@@ -69,7 +69,7 @@ func TestForcedReport_IsMissingIfProcessEndedInTime(t *testing.T) {
 	g := runners("web", 1, "--behavior", "slow-drain", "--drain-duration", "500ms")
 	g.Shutdown.Grace, g.Shutdown.Max, g.Shutdown.Poll = 20*time.Second, 20*time.Second, 10*time.Second
 	h := launch(t, g).ready()
-	st := h.stops("web-1")
+	st := h.stopAndWait("web-1")
 	testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)
 	testkit.Equal(t, "report", st.Report, "")
 }

@@ -84,8 +84,8 @@ func TestCanary_RollWaitsForCanaryAndCanBeRolledBack(t *testing.T) {
 	h := launch(t, g).ready()
 	g.Roll = launcher.RollConfig{Canary: 1, CanaryWait: time.Hour}
 	over := begin(h, g)
-	h.until("the canary is waited for", step("canary", "the first 1 are available"))
-	h.until("an old process has ended", func(e launcher.Event) bool { return e.To == launcher.Complete })
+	h.readUntil("the canary is waited for", step("canary", "the first 1 are available"))
+	h.readUntil("an old process has ended", func(e launcher.Event) bool { return e.To == launcher.Complete })
 	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 2, 2: 1})
 	health, _ := h.GroupHealth("web")
 	if r := health.Roll; r == nil || r.Phase != "canary" || r.Canaries != 1 || time.Until(r.Until) < time.Minute || !strings.Contains(health.Message, "the others follow") ||
@@ -94,12 +94,12 @@ func TestCanary_RollWaitsForCanaryAndCanBeRolledBack(t *testing.T) {
 	}
 
 	kill(t, h.running("web")[0].PID)
-	next := h.until("a replacement is started", func(e launcher.Event) bool { return e.To == launcher.Spawning })
+	next := h.readUntil("a replacement is started", func(e launcher.Event) bool { return e.To == launcher.Spawning })
 	st, _ := h.Process(next.Process)
 	if st.Revision != 1 {
 		t.Fatalf("%s, which replaces a process of revision 1, has revision %d", st.ID, st.Revision)
 	}
-	h.enters(next.Process, launcher.Ready)
+	h.waitForState(next.Process, launcher.Ready)
 
 	// An old process that a user stops is also started again with its old revision.
 	health, _ = h.GroupHealth("web")
@@ -109,10 +109,10 @@ func TestCanary_RollWaitsForCanaryAndCanBeRolledBack(t *testing.T) {
 	if err := h.StopProcess(stopped.ID, launcher.Stop{Reason: "memory leak"}); err != nil {
 		t.Fatal(err)
 	}
-	next = h.until("a replacement of "+stopped.ID+" is started", func(e launcher.Event) bool { return e.To == launcher.Spawning })
+	next = h.readUntil("a replacement of "+stopped.ID+" is started", func(e launcher.Event) bool { return e.To == launcher.Spawning })
 	st, _ = h.Process(next.Process)
 	testkit.Equal(t, "revision of the replacement of "+stopped.ID, st.Revision, 1)
-	h.enters(next.Process, launcher.Ready)
+	h.waitForState(next.Process, launcher.Ready)
 
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
 	defer cancel()
@@ -138,9 +138,9 @@ func TestCanary_OtherProcessesAreReplacedAfterCanaryWait(t *testing.T) {
 	h := launch(t, g).ready()
 	g.Roll = launcher.RollConfig{Canary: 1, CanaryWait: 200 * time.Millisecond}
 	over := begin(h, g)
-	h.until("the canary is waited for", step("canary", "the first 1 are available"))
+	h.readUntil("the canary is waited for", step("canary", "the first 1 are available"))
 	began := 0
-	h.until("the others follow", func(e launcher.Event) bool {
+	h.readUntil("the others follow", func(e launcher.Event) bool {
 		if e.Kind == launcher.Transition && e.To == launcher.Spawning {
 			began++
 		}
@@ -173,7 +173,7 @@ func TestResume_ContinuesPausedRoll(t *testing.T) {
 	}
 	reason := health.Roll.Why
 	kill(t, h.running("web")[0].PID) // the exit of this process must not change the reason of the pause
-	h.enters("web-4", launcher.Ready)
+	h.waitForState("web-4", launcher.Ready)
 	health, _ = h.GroupHealth("web")
 	testkit.Equal(t, "reason", health.Roll.Why, reason)
 	if err := os.Mkdir(fixed, 0o700); err != nil {
@@ -181,7 +181,7 @@ func TestResume_ContinuesPausedRoll(t *testing.T) {
 	}
 	resumed := make(chan error, 1)
 	go func() { resumed <- h.Resume(ctx, "web", "fixed") }()
-	h.enters("web-5", launcher.Spawning)
+	h.waitForState("web-5", launcher.Spawning)
 	health, _ = h.GroupHealth("web")
 	testkit.Equal(t, "reason after Resume", health.Roll.Why, "")
 	if err := os.WriteFile(filepath.Join(fixed, "go"), nil, 0o600); err != nil {
@@ -226,7 +226,7 @@ func TestScaleDown_OfProcessThatRollIsStoppingRemovesExactlyOne(t *testing.T) {
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}).ready()
 	g.Roll.CanaryWait, g.Roll.Canary = time.Hour, 1
 	over := begin(h, g)
-	stopped := h.until("an old process is stopping", func(e launcher.Event) bool { return e.To == launcher.ShutdownRequested }).Process
+	stopped := h.readUntil("an old process is stopping", func(e launcher.Event) bool { return e.To == launcher.ShutdownRequested }).Process
 	for range 2 {
 		if err := h.StopProcess(stopped, launcher.Stop{NoReplacement: true}); err != nil {
 			t.Fatal(err)
@@ -248,7 +248,7 @@ func TestScaleDown_OfProcessThatRollIsStoppingRemovesExactlyOne(t *testing.T) {
 		kill(t, st.PID)
 	}
 	killHanging(stopped)
-	h.until("the rollback ends", func(e launcher.Event) bool {
+	h.readUntil("the rollback ends", func(e launcher.Event) bool {
 		if e.To == launcher.ShutdownRequested {
 			killHanging(e.Process)
 		}
@@ -272,7 +272,7 @@ func TestScaleDown_OfSurplusProcessBeingStoppedChangesNothing(t *testing.T) {
 	if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}, "test"); err != nil {
 		t.Fatal(err)
 	}
-	stopped := h.until("a process is stopping", func(e launcher.Event) bool { return e.To == launcher.ShutdownRequested }).Process
+	stopped := h.readUntil("a process is stopping", func(e launcher.Event) bool { return e.To == launcher.ShutdownRequested }).Process
 	if err := h.StopProcess(stopped, launcher.Stop{NoReplacement: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -302,9 +302,9 @@ func TestScaleDown_RemovesFinishedProcessAndStopsNoOther(t *testing.T) {
 				next := runners("job", 2, "--ready-after", "-1s")
 				next.HealthCheckTimeout = time.Hour
 				over = begin(h, next)
-				h.enters("job-3", launcher.Spawning)
+				h.waitForState("job-3", launcher.Spawning)
 			}
-			h.answers("job-1")
+			h.waitForAnswer("job-1")
 			silent, _ := h.Process("job-1")
 			if err := syscall.Kill(silent.PID, syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
@@ -312,7 +312,7 @@ func TestScaleDown_RemovesFinishedProcessAndStopsNoOther(t *testing.T) {
 			if err := os.WriteFile(file, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			h.enters("job-1", launcher.Unhealthy)
+			h.waitForState("job-1", launcher.Unhealthy)
 			desired := func(when string, want int) {
 				t.Helper()
 				health, _ := h.GroupHealth("job")
@@ -322,7 +322,7 @@ func TestScaleDown_RemovesFinishedProcessAndStopsNoOther(t *testing.T) {
 			if rolled {
 				before = 2
 			}
-			h.desires("job", before)
+			h.waitForDesired("job", before)
 			if err := h.StopProcess("job-1", launcher.Stop{NoReplacement: true}); err != nil {
 				t.Fatal(err)
 			}
@@ -330,7 +330,7 @@ func TestScaleDown_RemovesFinishedProcessAndStopsNoOther(t *testing.T) {
 			if rolled {
 				turned := make(chan error, 1)
 				go func() { turned <- h.Rollback(soon(t), "job", "test") }()
-				h.enters("job-3", launcher.ShutdownRequested)
+				h.waitForState("job-3", launcher.ShutdownRequested)
 				desired("while rolling back", 1)
 				kill(t, silent.PID)
 				if err := awaitRoll(t, h, turned); err != nil {
@@ -354,7 +354,7 @@ func TestScaleDown_StopsOnlyOldProcessWhoseReplacementFailed(t *testing.T) {
 	over := begin(h, odd)
 	stops := func() (id string, pid int) {
 		t.Helper()
-		id = h.until("a process is stopping", func(e launcher.Event) bool { return e.To == launcher.ShutdownRequested }).Process
+		id = h.readUntil("a process is stopping", func(e launcher.Event) bool { return e.To == launcher.ShutdownRequested }).Process
 		st, _ := h.Process(id)
 		return id, st.PID
 	}
@@ -362,10 +362,10 @@ func TestScaleDown_StopsOnlyOldProcessWhoseReplacementFailed(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(h.dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.until("web-4 is given up", step("rolling", "could not be replaced: 1"))
+	h.readUntil("web-4 is given up", step("rolling", "could not be replaced: 1"))
 	kill(t, pid)
 	second, pid := stops() // the roll waits for the end of this process
-	h.until("both new processes run", func(launcher.Event) bool { return revisions(h, "web")[2] == 2 })
+	h.readUntil("both new processes run", func(launcher.Event) bool { return revisions(h, "web")[2] == 2 })
 	var left launcher.Status
 	for _, st := range h.running("web") {
 		if st.Revision == 1 && st.ID != second {
@@ -399,7 +399,7 @@ func TestOnFailureContinue_RollsBackIfAllReplacementsFail(t *testing.T) {
 	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 3})
 	h.drainEvents()
 	kill(t, h.running("web")[0].PID)
-	next := h.until("a replacement is started", func(e launcher.Event) bool { return e.To == launcher.Spawning })
+	next := h.readUntil("a replacement is started", func(e launcher.Event) bool { return e.To == launcher.Spawning })
 	st, _ := h.Process(next.Process)
 	testkit.Equal(t, "revision of the replacement", st.Revision, 1)
 }
@@ -421,7 +421,7 @@ func TestOnFailureContinue_HealthReportsProcessesNotReplaced(t *testing.T) {
 
 	// When the old process has been replaced, the message about the missing replacement disappears.
 	kill(t, h.running("web")[0].PID)
-	h.until("a replacement is started", func(e launcher.Event) bool { return e.To == launcher.Ready && revisions(h, "web")[2] == 3 })
+	h.readUntil("a replacement is started", func(e launcher.Event) bool { return e.To == launcher.Ready && revisions(h, "web")[2] == 3 })
 	health, _ = h.GroupHealth("web")
 	testkit.Equal(t, "message after the replacement", health.Message, "")
 }
@@ -491,7 +491,7 @@ func TestTotalDeadline_StillCoversSlowGroupThatReloadRemoved(t *testing.T) {
 				t.Fatal(err)
 			}
 			h.Shutdown()
-			testkit.Equal(t, "outcome", h.ends("slow-1").Outcome, c.want)
+			testkit.Equal(t, "outcome", h.waitForEnd("slow-1").Outcome, c.want)
 		})
 	}
 }
@@ -505,7 +505,7 @@ func TestTotalDeadline_BoundsStopOfAllGroups(t *testing.T) {
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g, db}, TotalDeadline: time.Second}).ready()
 	h.Shutdown()
 	for _, id := range []string{"web-1", "web-2"} {
-		st := h.ends(id)
+		st := h.waitForEnd(id)
 		testkit.Equal(t, "outcome of "+id, st.Outcome, launcher.Killed)
 		if !strings.Contains(st.Message, "total_deadline") || st.Took() < 800*time.Millisecond {
 			t.Errorf("%s ended after %v with message %q", id, st.Took(), st.Message)

@@ -76,7 +76,7 @@ func TestRouter_RemovesProcessBeforeStop(t *testing.T) {
 	}
 	testkit.Equal(t, "next call", <-r.moved, "remove web-1")
 	left := time.Now()
-	st := h.ends("web-1")
+	st := h.waitForEnd("web-1")
 	testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)
 	if got := st.Ended.Sub(left); got < delay {
 		t.Errorf("ended %v after it was removed, want at least %v", got, delay)
@@ -127,6 +127,6 @@ func TestRouter_RemovesCrashedProcess(t *testing.T) {
 	testkit.Equal(t, "first call", <-r.moved, "add web-1")
 	kill(t, h.running("web")[0].PID)
 	testkit.Equal(t, "next call", <-r.moved, "remove web-1")
-	testkit.Equal(t, "outcome", h.ends("web-1").Outcome, launcher.Crash)
+	testkit.Equal(t, "outcome", h.waitForEnd("web-1").Outcome, launcher.Crash)
 	testkit.Equal(t, "next call", <-r.moved, "add web-2")
 }

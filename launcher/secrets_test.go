@@ -82,7 +82,7 @@ func TestSecrets_UnmaskedGroupShowsItsOutput(t *testing.T) {
 	if err := h.StopProcess("web-1", launcher.Stop{Reason: "of hunter2", NoReplacement: true}); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Equal(t, "reason", h.ends("web-1").Reason, "of ***")
+	testkit.Equal(t, "reason", h.waitForEnd("web-1").Reason, "of ***")
 	h.close()
 	h.drainEvents()
 	for _, e := range h.events {
@@ -117,7 +117,7 @@ func TestSecrets_ChangedFileIsReadWhenProcessStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.Equal(t, "lines while the file cannot be read", h.shown("web-3"), "first secret, ***\nend")
-	h.until("an alarm", func(e launcher.Event) bool {
+	h.readUntil("an alarm", func(e launcher.Event) bool {
 		return e.Kind == launcher.Alarm && e.Message == "the secret in "+file+" cannot be masked: the file is larger than 64 KiB"
 	})
 }
@@ -154,7 +154,7 @@ func TestReload_MasksOldSecretsUntilNoProcessHasThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.Equal(t, "lines while the old process runs", h.shown("web-2"), "***, ***\nend")
-	h.ends("web-1")
+	h.waitForEnd("web-1")
 	if err := h.Restart(soon(t), "web", "test"); err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func (h *harness) notifications() pb.LauncherNotificationInterfaceClient {
 // it runs as the same user.
 func TestNotifyReady_RefusesProgramThatLauncherDidNotStart(t *testing.T) {
 	h := launch(t, runners("web", 1, "--ready-after", "-1s"))
-	h.enters("web-1", launcher.Starting)
+	h.waitForState("web-1", launcher.Starting)
 	_, err := h.notifications().NotifyReady(soon(t), &pb.ReadyNotification{ProcessId: "web-1"})
 	testkit.Equal(t, "code of NotifyReady", status.Code(err), codes.PermissionDenied)
 	_, err = h.notifications().NotifyShutdownComplete(soon(t), &pb.ShutdownComplete{ProcessId: "web-1", DrainError: "boom"})
@@ -56,7 +56,7 @@ func TestMessages_BeyondSizeLimitAreRefused(t *testing.T) {
 
 	bad := group("bad", 1, "verbose")
 	bad.Restart.Policy = launcher.Never
-	e := launch(t, bad).enters("bad-1", launcher.Unhealthy)
+	e := launch(t, bad).waitForState("bad-1", launcher.Unhealthy)
 	if !strings.Contains(e.Message, "larger than max") {
 		t.Errorf("reason is %q, want one about the size", e.Message)
 	}
@@ -70,7 +70,7 @@ func TestOutput_SplitsLineLongerThanBuffer(t *testing.T) {
 	g := group("long", 1, "long line")
 	g.Protocol, g.Restart.Policy, g.Log.Path, g.Log.MaxSize, g.Log.MaxLine = launcher.Signals, launcher.Never, log, 1<<30, 16<<10
 	h := launch(t, g)
-	h.ends("long-1")
+	h.waitForEnd("long-1")
 	h.close()
 	text, err := os.ReadFile(log)
 	if err != nil {
@@ -100,7 +100,7 @@ func TestProcess_ReceivesArgumentsOfCommandUnchanged(t *testing.T) {
 	g.Protocol, g.Restart.Policy = launcher.Signals, launcher.Never
 	g.Env = append(g.Env, "ODD=$(id);`id`\n${HOME}")
 	h := launch(t, g)
-	testkit.Equal(t, "outcome", h.ends("odd-1").Outcome, launcher.Clean)
+	testkit.Equal(t, "outcome", h.waitForEnd("odd-1").Outcome, launcher.Clean)
 	text, err := os.ReadFile(out)
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 
 func TestGracefulShutdownClean(t *testing.T) {
 	h := launch(t, runners("web", 1)).ready()
-	st := h.stops("web-1")
+	st := h.stopAndWait("web-1")
 	testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)
 	testkit.Equal(t, "state", st.State, launcher.Complete)
 	testkit.Equal(t, "exit", st.Exit, "exit status 0")
@@ -38,12 +38,12 @@ func TestGracefulShutdown_OfProcessReachedOverTCP(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.Equal(t, "status", answer.GetStatus(), healthpb.HealthCheckResponse_SERVING)
-	testkit.Equal(t, "outcome", h.stops("web-1").Outcome, launcher.Clean)
+	testkit.Equal(t, "outcome", h.stopAndWait("web-1").Outcome, launcher.Clean)
 }
 
 func TestGracefulShutdownSlowDrain(t *testing.T) {
 	h := launch(t, runners("web", 1, "--behavior", "slow-drain", "--drain-duration", "500ms")).ready()
-	st := h.stops("web-1")
+	st := h.stopAndWait("web-1")
 	testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)
 	if st.Took() < 500*time.Millisecond {
 		t.Errorf("the stop took %v, less than the drain of 500 ms", st.Took())
@@ -54,7 +54,7 @@ func TestGracefulShutdownHang(t *testing.T) {
 	g := runners("web", 1, "--behavior", "hang")
 	g.Shutdown.Grace, g.Shutdown.GraceEnforced, g.Shutdown.SIGTERMTimeout = 300*time.Millisecond, true, 200*time.Millisecond
 	h := launch(t, g).ready()
-	st := h.stops("web-1")
+	st := h.stopAndWait("web-1")
 	testkit.Equal(t, "outcome", st.Outcome, launcher.Killed)
 	testkit.Equal(t, "state", st.State, launcher.Forced)
 	testkit.Equal(t, "exit", st.Exit, "signal: killed")
@@ -68,14 +68,14 @@ func TestGracefulShutdownRequestMore(t *testing.T) {
 	g := runners("web", 1, "--behavior", "request-more", "--drain-duration", "1s", "--more", "15s")
 	g.Shutdown.Grace = 400 * time.Millisecond
 	h := launch(t, g).ready()
-	st := h.stops("web-1")
+	st := h.stopAndWait("web-1")
 	testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)
 	testkit.Equal(t, "requests for more time", st.Extension, 1)
 }
 
 func TestGracefulShutdownCrash(t *testing.T) {
 	h := launch(t, runners("web", 1, "--behavior", "crash")).ready()
-	st := h.stops("web-1")
+	st := h.stopAndWait("web-1")
 	testkit.Equal(t, "outcome", st.Outcome, launcher.Crash)
 	testkit.Equal(t, "state", st.State, launcher.Crashed)
 	testkit.Equal(t, "exit", st.Exit, "exit status 2")
@@ -87,7 +87,7 @@ func TestProcessGroupShutdown(t *testing.T) {
 	// three.
 	h.Shutdown()
 	draining := map[string]bool{}
-	h.until("all three drain concurrently", func(e launcher.Event) bool {
+	h.readUntil("all three drain concurrently", func(e launcher.Event) bool {
 		switch {
 		case e.To == launcher.ShutdownRequested:
 			draining[e.Process] = true
@@ -97,7 +97,7 @@ func TestProcessGroupShutdown(t *testing.T) {
 		return len(draining) == 3
 	})
 	for _, id := range []string{"web-1", "web-2", "web-3"} {
-		testkit.Equal(t, "outcome of "+id, h.ends(id).Outcome, launcher.Clean)
+		testkit.Equal(t, "outcome of "+id, h.waitForEnd(id).Outcome, launcher.Clean)
 	}
 }
 

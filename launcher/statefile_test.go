@@ -69,14 +69,14 @@ func TestStateFile_RetriesFailedWrite(t *testing.T) {
 	h := launch(t, runners("web", 1)).ready()
 	clear := obstruct(t, h.dir)
 	kill(t, h.running("web")[0].PID)
-	e := h.until("an alarm", func(e launcher.Event) bool { return e.Kind == launcher.Alarm })
+	e := h.readUntil("an alarm", func(e launcher.Event) bool { return e.Kind == launcher.Alarm })
 	if !strings.Contains(e.Message, "the state file") || !strings.Contains(e.Message, "state.json.next") {
 		t.Errorf("the alarm is %q", e.Message)
 	}
-	h.enters("web-2", launcher.Ready)
+	h.waitForState("web-2", launcher.Ready)
 	testkit.Equal(t, "Stats.StateFailing", h.Stats().StateFailing, true)
 	clear()
-	h.until("the end of the alarm", func(e launcher.Event) bool { return e.Kind == launcher.AllClear })
+	h.readUntil("the end of the alarm", func(e launcher.Event) bool { return e.Kind == launcher.AllClear })
 	testkit.Equal(t, "Stats.StateFailing", h.Stats().StateFailing, false)
 	text, err := os.ReadFile(filepath.Join(h.dir, "state.json"))
 	if err != nil || !strings.Contains(string(text), `"web-2"`) {
@@ -107,7 +107,7 @@ func TestStateFile_HangingDiskDoesNotBlockStop(t *testing.T) {
 	h := launch(t, runners("web", 1)).ready()
 	next := hang(t, h.dir)
 	h.Shutdown()
-	h.ends("web-1")
+	h.waitForEnd("web-1")
 	h.close()
 	cfg := launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{runners("web", 1)}}
 	if _, err := launcher.Start(context.Background(), cfg); !errors.Is(err, launcher.ErrInUse) {

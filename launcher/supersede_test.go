@@ -32,7 +32,7 @@ func rollsToCanary(t *testing.T) (h *harness, was launcher.GroupConfig, over <-c
 	next := revised(was, "2")
 	next.Roll = launcher.RollConfig{Canary: 1, CanaryWait: time.Hour}
 	over = begin(h, next)
-	h.until("the canary is waited for", step("canary", "the first 1 are available"))
+	h.readUntil("the canary is waited for", step("canary", "the first 1 are available"))
 	return h, was, over
 }
 
@@ -72,7 +72,7 @@ func TestRestart_SupersedesRollThatIsStuck(t *testing.T) {
 	stuck := script("web", 1, "test {id} != web-2 || until test -e "+open+"; do sleep 0.01; done")
 	stuck.Shutdown.Grace = 100 * time.Millisecond // web-2 does not answer the call Shutdown
 	over := begin(h, stuck)
-	h.enters("web-2", launcher.Spawning)
+	h.waitForState("web-2", launcher.Spawning)
 	if err := h.Restart(soon(t), "web", "again"); err != nil {
 		t.Fatalf("%v\n%s", err, h.story())
 	}
@@ -86,7 +86,7 @@ func TestRestart_SupersedesRollThatIsStuck(t *testing.T) {
 // not replaced keep running, and get their new limits.
 func TestReload_ToConfigurationFromBeforeRollRollsItBack(t *testing.T) {
 	h, was, over := rollsToCanary(t)
-	h.until("an old process has ended", func(e launcher.Event) bool { return e.To == launcher.Complete })
+	h.readUntil("an old process has ended", func(e launcher.Event) bool { return e.To == launcher.Complete })
 	kept := pidsOf(h, "web")[:2]
 	was.Shutdown.Grace = 9 * time.Second
 	if err := h.reload(was); err != nil {
@@ -112,7 +112,7 @@ func TestReload_DuringRestartDoesNotTurnItBack(t *testing.T) {
 	h := launch(t, g).ready()
 	over := make(chan error, 1)
 	go func() { over <- h.Restart(context.Background(), "web", "test") }()
-	h.until("the canary is waited for", step("canary", "the first 1 are available"))
+	h.readUntil("the canary is waited for", step("canary", "the first 1 are available"))
 	g.Roll.CanaryWait = time.Millisecond
 	if err := h.reload(g); err != nil {
 		t.Fatal(err)

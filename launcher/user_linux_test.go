@@ -82,11 +82,11 @@ func TestUser_ProcessOfOtherUserCanUseSocketsOfLauncher(t *testing.T) {
 	notify, _ := asNobody(t, bash(t, `trap 'systemd-notify --stopping; exit 0' TERM`, `systemd-notify --ready --status="open"`, `while :; do sleep 0.01; done`))
 	notify.Protocol = launcher.Notify
 	h := launch(t, sdk, notify, runners("own", 1)).ready()
-	h.answers("sdk-1")
-	h.answers("own-1")
-	h.says("main-1", "its status", func(st launcher.Status) bool { return st.Message == "open" })
+	h.waitForAnswer("sdk-1")
+	h.waitForAnswer("own-1")
+	h.waitForStatus("main-1", "its status", func(st launcher.Status) bool { return st.Message == "open" })
 	for _, id := range []string{"sdk-1", "sdk-2", "main-1"} {
-		testkit.Equal(t, "outcome of "+id, h.stops(id).Outcome, launcher.Clean)
+		testkit.Equal(t, "outcome of "+id, h.stopAndWait(id).Outcome, launcher.Clean)
 	}
 	users := h.dir + ".users"
 	if err := h.Shutdown().Wait(soon(t)); err != nil {
@@ -105,7 +105,7 @@ func TestUser_ProcessOfOtherUserAnswersNextLauncher(t *testing.T) {
 	}
 	cfg, _ := orphans(t, kept(g))
 	h := launchWith(t, cfg).ready()
-	h.answers("web-1")
+	h.waitForAnswer("web-1")
 }
 
 // A process of another user cannot use the sockets of others, nor replace those of the launcher,
@@ -123,8 +123,8 @@ func TestUser_ProcessCannotUseSocketsOfOtherUsers(t *testing.T) {
 	}
 	g.LivenessInterval, g.LivenessFailures, g.Restart.Policy, g.Protocol = 10*time.Millisecond, 1, launcher.Never, ""
 	h := launch(t, runners("victim", 1, "--ready-after", "-1s"), g)
-	h.enters("impostor-1", launcher.Ready) // being ready shows that the message of impostor-1 about itself was accepted
-	testkit.Equal(t, "why it cannot be called", strings.Contains(h.enters("impostor-1", launcher.Unhealthy).Message, "is not a socket of the user"), true)
+	h.waitForState("impostor-1", launcher.Ready) // being ready shows that the message of impostor-1 about itself was accepted
+	testkit.Equal(t, "why it cannot be called", strings.Contains(h.waitForState("impostor-1", launcher.Unhealthy).Message, "is not a socket of the user"), true)
 	lines, more, stop, err := h.Printed("impostor-1", 100)
 	if err != nil {
 		t.Fatal(err)

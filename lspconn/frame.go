@@ -29,8 +29,8 @@ func newFrameReader(r io.Reader) *frameReader {
 	return &frameReader{bufio.NewReaderSize(r, maxHeaderLine+2)}
 }
 
-// The method next returns the body of the next message in a new slice. It returns io.EOF if the
-// input ends between two messages, and a *ProtocolError for input that is not a message.
+// next returns the body of the next message in a new slice. It returns io.EOF if the input ends
+// between two messages, and a *ProtocolError for input that is not a message.
 func (f *frameReader) next() ([]byte, error) {
 	length, err := f.readHeader()
 	if err != nil {

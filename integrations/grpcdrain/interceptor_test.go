@@ -28,9 +28,9 @@ type fakeStream struct {
 
 func (f fakeStream) Context() context.Context { return f.ctx }
 
-// The function both runs check twice: with the unary and with the stream interceptor, which have
-// the same contract.
-func both(t *testing.T, check func(t *testing.T, call func(s *ctxshutdown.Swansong, client context.Context, h func(context.Context) error) error)) {
+// eachInterceptor runs check twice: with the unary and with the stream interceptor, which have the
+// same contract.
+func eachInterceptor(t *testing.T, check func(t *testing.T, call func(s *ctxshutdown.Swansong, client context.Context, h func(context.Context) error) error)) {
 	const method = "/test.Service/Method"
 	t.Run("unary", func(t *testing.T) {
 		check(t, func(s *ctxshutdown.Swansong, client context.Context, h func(context.Context) error) error {
@@ -49,13 +49,13 @@ func both(t *testing.T, check func(t *testing.T, call func(s *ctxshutdown.Swanso
 
 // bothInABubble is like both, but runs each check in a bubble of package synctest.
 func bothInABubble(t *testing.T, check func(t *testing.T, call func(s *ctxshutdown.Swansong, client context.Context, h func(context.Context) error) error)) {
-	both(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
+	eachInterceptor(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
 		synctest.Test(t, func(t *testing.T) { check(t, call) })
 	})
 }
 
 func TestInterceptors_NameGuardAfterMethod(t *testing.T) {
-	both(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
+	eachInterceptor(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
 		s := ctxshutdown.New(t.Context(), ctxshutdown.WithName("grpc"))
 		err := call(s, t.Context(), func(ctx context.Context) error {
 			testkit.Equal(t, "report during the call", s.GuardReport().String(), "1 guard: grpc/test.Service/Method ×1")
@@ -170,7 +170,7 @@ func TestInterceptors_FromContextReturnsScopeOfCall(t *testing.T) {
 }
 
 func TestInterceptors_RefuseCallsAfterForce(t *testing.T) {
-	both(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
+	eachInterceptor(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
 		s := ctxshutdown.New(t.Context())
 		g := s.Guard() // this guard takes the place of the guard that Serve holds
 		defer g.Release()
@@ -211,7 +211,7 @@ func TestInterceptors_ReplaceHandlerErrorAfterForce(t *testing.T) {
 		{"none", func(context.Context) error { return nil }, codes.OK},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			both(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
+			eachInterceptor(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
 				s := ctxshutdown.New(t.Context())
 				err := call(s, t.Context(), func(ctx context.Context) error {
 					s.Force(errors.New("too slow"))
@@ -223,7 +223,7 @@ func TestInterceptors_ReplaceHandlerErrorAfterForce(t *testing.T) {
 		})
 	}
 	t.Run("the client cancelled", func(t *testing.T) {
-		both(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
+		eachInterceptor(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
 			s := ctxshutdown.New(t.Context())
 			client, leave := context.WithCancel(t.Context())
 			err := call(s, client, func(ctx context.Context) error {
@@ -238,7 +238,7 @@ func TestInterceptors_ReplaceHandlerErrorAfterForce(t *testing.T) {
 }
 
 func TestInterceptors_ReleaseGuardAfterPanic(t *testing.T) {
-	both(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
+	eachInterceptor(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
 		s := ctxshutdown.New(t.Context())
 		func() {
 			defer func() { testkit.Equal(t, "recovered", recover(), any("boom")) }()

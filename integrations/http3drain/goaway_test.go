@@ -19,12 +19,12 @@ func ok(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") }
 func TestServe_SendsTwoGoAways(t *testing.T) {
 	inBubble(t, newServer(ok), func(v *service) {
 		p := v.peer()
-		p.receives(p.send("/"), "ok")
+		p.readResponse(p.send("/"), "ok")
 		v.s.Shutdown()
 		time.Sleep(delay - time.Millisecond)
 		late := p.send("/") // this request crosses the first GOAWAY on the network
 		testkit.Equal(t, "first GOAWAY", <-p.goAway, uint64(1<<62-4))
-		p.receives(late, "ok")
+		p.readResponse(late, "ok")
 		testkit.Equal(t, "second GOAWAY", <-p.goAway, uint64(8))
 		_, err := io.ReadAll(p.send("/"))
 		var refused *quic.StreamError
@@ -42,10 +42,10 @@ func TestServe_WaitsUntilSlowNetworkDeliversGoAway(t *testing.T) {
 	inBubble(t, newServer(ok), func(v *service) {
 		v.far = 900 * time.Millisecond
 		p := v.peer()
-		p.receives(p.send("/"), "ok")
+		p.readResponse(p.send("/"), "ok")
 		v.s.Shutdown()
 		time.Sleep(delay + v.far - time.Millisecond)
-		p.receives(p.send("/"), "ok")
+		p.readResponse(p.send("/"), "ok")
 		testkit.Equal(t, "first GOAWAY", <-p.goAway, uint64(1<<62-4))
 		testkit.Equal(t, "second GOAWAY", <-p.goAway, uint64(8))
 		p.awaitClose()

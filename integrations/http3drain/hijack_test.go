@@ -34,7 +34,7 @@ func TestServe_WaitsUntilStreamThatHandlerTookOverIsClosed(t *testing.T) {
 		io.WriteString(taken, "last words")
 		taken.CancelRead(0)
 		taken.Close()
-		p.receives(str, "last words")
+		p.readResponse(str, "last words")
 		testkit.Equal(t, "Serve returned", <-v.done, nil)
 	})
 }

@@ -223,8 +223,8 @@ func (p *peer) awaitClose() {
 	}
 }
 
-// The method receives reads the response on str and checks that it contains text.
-func (p *peer) receives(str *quic.Stream, text string) {
+// readResponse reads the response on str and checks that it contains text.
+func (p *peer) readResponse(str *quic.Stream, text string) {
 	p.t.Helper()
 	b, err := io.ReadAll(str)
 	if err != nil || !strings.Contains(string(b), text) {

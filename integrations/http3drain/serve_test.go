@@ -71,7 +71,7 @@ func TestServe_ClosesIdleClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, newServer(ok), func(v *service) {
 				p := v.peer()
-				p.receives(p.send("/"), "ok")
+				p.readResponse(p.send("/"), "ok")
 				time.Sleep(test.idle)
 				began := time.Now()
 				v.s.Shutdown()
@@ -93,7 +93,7 @@ func TestServe_RefusesClientThatDisregardsGoAway(t *testing.T) {
 		began := time.Now()
 		v.s.Shutdown()
 		for time.Since(began) < 2*time.Second {
-			p.receives(p.send("/"), "ok")
+			p.readResponse(p.send("/"), "ok")
 		}
 		for time.Since(began) < 10*time.Second {
 			str, err := p.conn.OpenStream()
@@ -155,7 +155,7 @@ func TestServe_DeliversResponseEvenIfNetworkFailsForSeconds(t *testing.T) {
 		v.router.isDown.Store(true)
 		close(leave)
 		time.AfterFunc(5*time.Second, func() { v.router.isDown.Store(false) })
-		p.receives(str, "ok")
+		p.readResponse(str, "ok")
 		testkit.Equal(t, "Serve returned", <-v.done, nil)
 	})
 }
@@ -245,7 +245,7 @@ func TestServe_ServesClientThatIsConnectingAtStop(t *testing.T) {
 		testkit.Equal(t, "s was stopped", v.s.Err() != nil, true)
 		time.Sleep(2 * delay)
 		testkit.Equal(t, "GOAWAYs before the first request", len(p.goAway), 0)
-		p.receives(p.send("/"), "ok")
+		p.readResponse(p.send("/"), "ok")
 		testkit.Equal(t, "first GOAWAY", <-p.goAway, uint64(1<<62-4))
 		testkit.Equal(t, "Serve returned", <-v.done, nil)
 	})
@@ -290,7 +290,7 @@ func TestServe_DrainsWhenHandlerStopsScope(t *testing.T) {
 	})
 	inBubble(t, srv, func(v *service) {
 		p := v.peer()
-		p.receives(p.send("/quit"), "ok")
+		p.readResponse(p.send("/quit"), "ok")
 		p.awaitClose()
 		synctest.Wait()
 		testkit.Equal(t, "Serve has returned", len(v.done), 1)
@@ -304,7 +304,7 @@ func TestServe_DrainsWhenHandlerStopsScope(t *testing.T) {
 func TestServe_StopsWaitingWhenClientClosesConnectionAfterResponse(t *testing.T) {
 	inBubble(t, newServer(ok), func(v *service) {
 		p := v.peer()
-		p.receives(p.send("/"), "ok")
+		p.readResponse(p.send("/"), "ok")
 		began := time.Now()
 		v.s.Shutdown()
 		time.Sleep(2 * time.Second)
@@ -385,13 +385,13 @@ func TestServe_AnnouncesGoAwayInLameDuck(t *testing.T) {
 				close(v.stop)
 				time.Sleep(2*time.Second + 2*delay)
 				testkit.Equal(t, "GOAWAYs in the first half of the lame duck phase", len(p.goAway), 1-len(opts))
-				p.receives(p.send("/"), "ok")
+				p.readResponse(p.send("/"), "ok")
 				late := v.peer()
 				testkit.Equal(t, "GOAWAYs before the first request of a client that connects later", len(late.goAway), 0)
-				late.receives(late.send("/"), "ok")
+				late.readResponse(late.send("/"), "ok")
 				time.Sleep(delay)
 				testkit.Equal(t, "GOAWAYs after its first request", len(late.goAway), 1-len(opts))
-				late.receives(late.send("/"), "ok")
+				late.readResponse(late.send("/"), "ok")
 				testkit.Equal(t, "first GOAWAY", <-p.goAway, uint64(1<<62-4))
 				testkit.Equal(t, "first GOAWAY of the late client", <-late.goAway, uint64(1<<62-4))
 				testkit.Equal(t, "Run returned", <-v.done, nil)

@@ -22,7 +22,7 @@ func init() {
 	// The role "keeper" starts a child in a containment, prints what Adopt needs, and waits to be
 	// killed. The second argument is the directory of the cgroup; see below.
 	roles["keeper"] = func(args []string) {
-		containment := below(args[1:])
+		containment := containmentBelow(args[1:])
 		if args[0] == "walk" {
 			containment.Cgroup = ""
 		}
@@ -63,9 +63,9 @@ func withContainments(t *testing.T, test func(t *testing.T, kind string)) {
 	})
 }
 
-// The function below returns a containment whose cgroup is in the first of dirs. If dirs is empty,
+// containmentBelow returns a containment whose cgroup is in the first of dirs. If dirs is empty,
 // the cgroup is beside the cgroups of all other programs.
-func below(dirs []string) proc.Containment {
+func containmentBelow(dirs []string) proc.Containment {
 	c := proc.NewContainment()
 	if len(dirs) > 0 {
 		c.Cgroup = filepath.Join(dirs[0], filepath.Base(c.Cgroup))

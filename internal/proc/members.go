@@ -39,7 +39,7 @@ func (p *Process) members() []Member {
 
 // remember adds members to the known ones and drops those that have ended. The caller holds mu.
 func (p *Process) remember(found []Member) {
-	p.known = slices.DeleteFunc(slices.Concat(found, without(p.known, found)), func(m Member) bool { return !m.isAlive() })
+	p.known = slices.DeleteFunc(slices.Concat(found, exclude(p.known, found)), func(m Member) bool { return !m.isAlive() })
 }
 
 // knownMembers returns the processes that are known without a search and are still alive.
@@ -57,8 +57,8 @@ func (p *Process) knownMembers() (alive []Member) {
 	return append(alive, p.known...)
 }
 
-// The function without returns the members that are not in the slice known.
-func without(members, known []Member) (rest []Member) {
+// exclude returns the members that are not in the slice known.
+func exclude(members, known []Member) (rest []Member) {
 	for _, m := range members {
 		if !slices.ContainsFunc(known, func(k Member) bool { return k.PID == m.PID && k.start == m.start }) {
 			rest = append(rest, m)

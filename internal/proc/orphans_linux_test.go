@@ -23,7 +23,7 @@ func init() {
 	// The role "owner" makes an empty cgroup in a directory, prints the path of the cgroup, and
 	// waits. The argument is the directory.
 	roles["owner"] = func(args []string) {
-		containment := below(args)
+		containment := containmentBelow(args)
 		containment.Make()
 		fmt.Println(containment.Cgroup)
 		forever()

@@ -107,7 +107,7 @@ func (p *Process) searchAndSignal(sig syscall.Signal, received []Member) {
 	if superfluous {
 		return
 	}
-	members := without(p.members(), received)
+	members := exclude(p.members(), received)
 	p.contain.signalOthers(members, sig)
 	if sig == syscall.SIGTERM {
 		p.contain.resumeOthers(members)

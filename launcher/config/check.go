@@ -30,8 +30,7 @@ type checker struct {
 	open opener // opens the files of env_file; set if here is true
 }
 
-// The method must reports a broken rule at the key, unless ok is true or the key already has an
-// error.
+// must reports a broken rule at the key, unless ok is true or the key already has an error.
 func (k *checker) must(ok bool, key, format string, args ...any) {
 	if !ok && !k.wrong[key] {
 		k.fail(key, format, args...)

@@ -209,7 +209,7 @@ func (d *decoder) mapping(n *yaml.Node, at string, keys []*setting, v reflect.Va
 			d.dependencies(value, at, g)
 			return
 		}
-		d.value(value, at, keys[i], keys[i].of(v))
+		d.value(value, at, keys[i], keys[i].fieldOf(v))
 	})
 }
 

@@ -171,11 +171,11 @@ func flatten(c *Config, g *Group) leaves {
 	var visit func(at string, k *setting, field reflect.Value)
 	mapping := func(at string, keys []*setting, v reflect.Value) {
 		for _, k := range keys {
-			visit(join(at, k.name), k, k.of(v))
+			visit(join(at, k.name), k, k.fieldOf(v))
 		}
 	}
 	visit = func(at string, k *setting, field reflect.Value) {
-		v := k.in(field)
+		v := k.fileForm(field)
 		if !v.IsValid() { // a nil pointer, so the key has no value
 			return
 		}

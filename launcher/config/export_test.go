@@ -12,7 +12,7 @@ func Keys(c *Config) map[string]reflect.Value {
 	var walk func(at string, keys []*setting, v reflect.Value)
 	walk = func(at string, keys []*setting, v reflect.Value) {
 		for _, k := range keys {
-			name, in := join(at, k.name), k.in(k.of(v))
+			name, in := join(at, k.name), k.fileForm(k.fieldOf(v))
 			switch {
 			case name == "process_groups":
 			case k.keys != nil:

@@ -95,8 +95,8 @@ func (d *decoder) formed(n *yaml.Node, at string, f form, v reflect.Value) {
 	}
 }
 
-// The method in returns the value of the field v in the form that the file has for this key.
-func (k *setting) in(v reflect.Value) reflect.Value {
+// fileForm returns the value of the field v in the form that the file has for this key.
+func (k *setting) fileForm(v reflect.Value) reflect.Value {
 	switch f, ok := forms[k.form]; {
 	case ok:
 		return f.get(v)

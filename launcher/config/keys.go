@@ -19,9 +19,9 @@ type setting struct {
 	keys  []*setting // keys in the mapping; nil for a value
 }
 
-// The method of returns the field of the struct v that has the value of the key. For a mapping
-// without a field it returns v itself.
-func (k *setting) of(v reflect.Value) reflect.Value { return v.FieldByIndex(k.field) }
+// fieldOf returns the field of the struct v that has the value of the key. For a mapping without a
+// field it returns v itself.
+func (k *setting) fieldOf(v reflect.Value) reflect.Value { return v.FieldByIndex(k.field) }
 
 var (
 	configKeys = keysOf(reflect.TypeFor[Config]())

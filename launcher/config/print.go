@@ -45,11 +45,11 @@ func (c *Config) PrintJSON(w io.Writer) error {
 //
 // A list of single values is written in one line.
 func encode(k *setting, v reflect.Value) *yaml.Node {
-	switch v = k.in(v); v.Kind() {
+	switch v = k.fileForm(v); v.Kind() {
 	case reflect.Struct:
 		n := &yaml.Node{Kind: yaml.MappingNode}
 		for _, in := range k.keys {
-			if f := in.of(v); in.field == nil || !empty(in.in(f)) {
+			if f := in.fieldOf(v); in.field == nil || !empty(in.fileForm(f)) {
 				n.Content = append(n.Content, text(in.name), encodeField(v, in, f))
 			}
 		}

@@ -42,12 +42,12 @@ func (s *Source) Locate(err error) error {
 	var givenUp *launcher.GivenUpError
 	switch {
 	case errors.As(err, &wrong) && wrong.Group != "":
-		return s.at(wrong.Group, keys[wrong.Field], wrong.Rule, err)
+		return s.withPosition(wrong.Group, keys[wrong.Field], wrong.Rule, err)
 	// ENOEXEC: the file is executable, but the kernel does not know its format.
 	case errors.As(err, &givenUp) && strings.Contains(givenUp.Last, syscall.ENOEXEC.Error()):
-		return s.at(givenUp.Group, "command", givenUp.Rule()+"; is it a script without a first line such as #!/bin/sh?", err)
+		return s.withPosition(givenUp.Group, "command", givenUp.Rule()+"; is it a script without a first line such as #!/bin/sh?", err)
 	case errors.As(err, &givenUp):
-		return s.at(givenUp.Group, "name", givenUp.Rule(), err)
+		return s.withPosition(givenUp.Group, "name", givenUp.Rule(), err)
 	case errors.As(err, &wrong) && topKeys[wrong.Field] != "":
 		return s.located(topKeys[wrong.Field], wrong.Rule, err)
 	case errors.As(err, &wrong) && wrong.Field == "Dir", errors.Is(err, launcher.ErrInUse):
@@ -75,9 +75,9 @@ func (s *Source) indexOf(group string) int {
 	return slices.IndexFunc(s.config.Groups, func(g Group) bool { return g.Name == group })
 }
 
-// The method at returns err with the position of the key of a group in the file, or err itself if
+// withPosition returns err with the position of the key of a group in the file, or err itself if
 // the file has no such group.
-func (s *Source) at(group, key, rule string, err error) error {
+func (s *Source) withPosition(group, key, rule string, err error) error {
 	n := s.indexOf(group)
 	if n < 0 {
 		return err

@@ -117,14 +117,14 @@ func (s *stage) start(ctx context.Context) error {
 			}
 			return nil
 		}
-		if err := s.until(ctx, 0, "all processes are ready", func(e *pb.Event) bool { return e.GetTo() == pb.ProcessState_READY }); err != nil {
+		if err := s.waitUntil(ctx, 0, "all processes are ready", func(e *pb.Event) bool { return e.GetTo() == pb.ProcessState_READY }); err != nil {
 			return err
 		}
 	}
 }
 
-// The method until waits until an event after the first n events meets the condition.
-func (s *stage) until(ctx context.Context, n int, what string, meets func(*pb.Event) bool) error {
+// waitUntil waits until an event after the first n events meets the condition.
+func (s *stage) waitUntil(ctx context.Context, n int, what string, meets func(*pb.Event) bool) error {
 	for {
 		ok, next := s.log.has(n, meets)
 		if ok {
@@ -149,7 +149,7 @@ func (s *stage) restart(ctx context.Context, group string) error {
 	if _, err := s.admin.RestartGroup(ctx, &pb.RestartGroupRequest{Group: group, Reason: "a new build", Wait: true}); err != nil {
 		return err
 	}
-	return s.until(ctx, 0, group+" has been replaced", func(e *pb.Event) bool { return e.GetGroup() == group && e.GetKind() == "roll-done" })
+	return s.waitUntil(ctx, 0, group+" has been replaced", func(e *pb.Event) bool { return e.GetGroup() == group && e.GetKind() == "roll-done" })
 }
 
 // kill kills the only process of a group, and returns when another one is ready.
@@ -168,11 +168,11 @@ func (s *stage) kill(ctx context.Context, group string, killed *interruption) er
 	if err := syscall.Kill(int(all[i].GetPid()), syscall.SIGKILL); err != nil {
 		return err
 	}
-	if err := s.until(ctx, n, all[i].GetProcessId()+" is reaped", enters(all[i].GetProcessId(), pb.ProcessState_CRASHED)); err != nil {
+	if err := s.waitUntil(ctx, n, all[i].GetProcessId()+" is reaped", enters(all[i].GetProcessId(), pb.ProcessState_CRASHED)); err != nil {
 		return err
 	}
 	killed.end()
-	return s.until(ctx, n, group+" is healthy", func(e *pb.Event) bool { return e.GetGroup() == group && e.GetKind() == "healthy" })
+	return s.waitUntil(ctx, n, group+" is healthy", func(e *pb.Event) bool { return e.GetGroup() == group && e.GetKind() == "healthy" })
 }
 
 // trouble makes one process of the group web show a behavior, given by its name, and stops that
@@ -187,7 +187,7 @@ func (s *stage) trouble(ctx context.Context, behavior string, want pb.ProcessSta
 	if _, err := s.admin.StopProcess(ctx, &pb.StopProcessRequest{ProcessId: id, Reason: "demo of behavior " + behavior}); err != nil {
 		return err
 	}
-	return s.until(ctx, 0, fmt.Sprintf("%s is %v", id, want), enters(id, want))
+	return s.waitUntil(ctx, 0, fmt.Sprintf("%s is %v", id, want), enters(id, want))
 }
 
 func (s *stage) dial(group string) func(context.Context) (net.Conn, error) {

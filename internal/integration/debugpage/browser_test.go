@@ -315,7 +315,7 @@ func (p *page) check() {
 func (p *page) open(query string) {
 	p.Helper()
 	p.load(query)
-	p.until(`document.documentElement.dataset.link === "live" || document.documentElement.dataset.link === "over"`)
+	p.waitUntil(`document.documentElement.dataset.link === "live" || document.documentElement.dataset.link === "over"`)
 }
 
 func (p *page) load(query string) {
@@ -357,8 +357,8 @@ func (p *page) text(selector string) string {
 	return s
 }
 
-// The method until waits until the JavaScript expression condition is true.
-func (p *page) until(condition string) {
+// waitUntil waits until the JavaScript expression condition is true.
+func (p *page) waitUntil(condition string) {
 	p.Helper()
 	var r struct {
 		Result           struct{ Value any }
@@ -380,12 +380,12 @@ func (p *page) until(condition string) {
 	}
 }
 
-// The method says waits until an element contains the text.
-func (p *page) says(selector, text string) {
+// waitForText waits until an element contains the text.
+func (p *page) waitForText(selector, text string) {
 	p.Helper()
 	s, _ := json.Marshal(selector)
 	t, _ := json.Marshal(text)
-	p.until(`[...document.querySelectorAll(` + string(s) + `)].some(e => e.textContent.replace(/\s+/g, " ").includes(` + string(t) + `))`)
+	p.waitUntil(`[...document.querySelectorAll(` + string(s) + `)].some(e => e.textContent.replace(/\s+/g, " ").includes(` + string(t) + `))`)
 }
 
 func (p *page) size(width, height int) {

@@ -84,47 +84,47 @@ func TestPage_ShowsPhasesAndGuardsDuringDrain(t *testing.T) {
 
 	p := newPage(t, serve(t, scope))
 	p.open("")
-	p.says("#state", "Running")
+	p.waitForText("#state", "Running")
 	p.eval(`window.same = true`) // a reload of the page would delete this variable
 	orders := hold(root, "orders", 3)
-	p.says("#tree", "orders")
-	p.says("[aria-current=step]", "Serving")
+	p.waitForText("#tree", "orders")
+	p.waitForText("[aria-current=step]", "Serving")
 	p.shot("running")
 	place := p.eval(`document.getElementById("scopes").offsetTop`)
 
 	signal()
-	p.says("#state", "Draining")
-	p.says("[aria-current=step]", "Soft")
-	p.says(".sentence", "16 guards in 5 scopes delay the shutdown.")
-	p.says("#said", "Draining.")
-	p.says(".next", "Hard in")
-	p.until(`document.querySelector(".big").textContent.match(/\d s$/)`)
+	p.waitForText("#state", "Draining")
+	p.waitForText("[aria-current=step]", "Soft")
+	p.waitForText(".sentence", "16 guards in 5 scopes delay the shutdown.")
+	p.waitForText("#said", "Draining.")
+	p.waitForText(".next", "Hard in")
+	p.waitUntil(`document.querySelector(".big").textContent.match(/\d s$/)`)
 	p.eval(`window.first = +parseFloat(document.querySelector(".big").textContent)`)
-	p.until(`parseFloat(document.querySelector(".big").textContent) < first`) // the page has counted down
-	p.says(".blockers", "conn-42")
-	p.says("#tree", "page_test.go:")
+	p.waitUntil(`parseFloat(document.querySelector(".big").textContent) < first`) // the page has counted down
+	p.waitForText(".blockers", "conn-42")
+	p.waitForText("#tree", "page_test.go:")
 	if got := p.eval(`document.getElementById("scopes").offsetTop`); got != place {
 		t.Errorf("the stop has moved the scopes from %v to %v", place, got)
 	}
 
 	orders()
-	p.says("#tree", "drained")
+	p.waitForText("#tree", "drained")
 	conn7()
-	p.says(".sentence", "11 guards in 3 scopes")
-	p.says(".progress", "5 of 16 released")
+	p.waitForText(".sentence", "11 guards in 3 scopes")
+	p.waitForText(".progress", "5 of 16 released")
 	p.shot("soft")
 
 	signal()
-	p.says("#state", "Forced")
-	p.says("[aria-current=step]", "Hard")
-	p.says(".next", "Exit in")
+	p.waitForText("#state", "Forced")
+	p.waitForText("[aria-current=step]", "Hard")
+	p.waitForText(".next", "Exit in")
 	p.shot("hard")
 
 	flush()
 	conn42()
 	close(finish)
-	p.says("#state", "Drained after force")
-	p.says("#link", "Final")
+	p.waitForText("#state", "Drained after force")
+	p.waitForText("#link", "Final")
 	if p.eval(`window.same`) != true {
 		t.Error("the page was reloaded")
 	}
@@ -141,11 +141,11 @@ func TestPage_ShowsTenThousandScopes(t *testing.T) {
 	last := hold(s, "the-one-that-matters", 1)
 	p := newPage(t, serve(t, s))
 	p.open("")
-	p.says("#tree", "more row")
+	p.waitForText("#tree", "more row")
 	s.Shutdown()
-	p.says("#state", "Draining")
-	p.says(".blockers", "http in 10,000 scopes") // the page shows one blocker for all 10,000 scopes
-	p.says(".blockers", "the-one-that-matters")
+	p.waitForText("#state", "Draining")
+	p.waitForText(".blockers", "http in 10,000 scopes") // the page shows one blocker for all 10,000 scopes
+	p.waitForText(".blockers", "the-one-that-matters")
 	p.shot("many")
 	nodes := `document.querySelectorAll("*").length`
 	if n := p.eval(nodes).(float64); n > 3000 {
@@ -153,8 +153,8 @@ func TestPage_ShowsTenThousandScopes(t *testing.T) {
 	}
 	p.eval(`document.getElementById("q").focus()`)
 	p.call("Input.insertText", map[string]any{"text": "conn-77"}, nil)
-	p.says(".sum", "match")
-	p.says("#tree", "conn-7777")
+	p.waitForText(".sum", "match")
+	p.waitForText("#tree", "conn-7777")
 	if got, want := p.eval(`location.search`), "?q=conn-77"; got != want {
 		t.Errorf("the address has %v, want %v", got, want)
 	}
@@ -163,7 +163,7 @@ func TestPage_ShowsTenThousandScopes(t *testing.T) {
 	}
 	p.shot("filter")
 	last()
-	p.says(".sentence", "11,428 guards in 10,000 scopes")
+	p.waitForText(".sentence", "11,428 guards in 10,000 scopes")
 	if n := p.eval(nodes).(float64); n > 3000 {
 		t.Errorf("the page has %v elements", n)
 	}
@@ -188,14 +188,14 @@ func TestPage_ShowsNamesWithHTMLAsText(t *testing.T) {
 	p := newPage(t, serve(t, s))
 	p.open("")
 	late := hold(s, "late", 1)
-	p.says("#tree", "late") // an event has updated the page
+	p.waitForText("#tree", "late") // an event has updated the page
 	for _, name := range []string{hostile[0], hostile[1], hostile[2], hostile[3], "שלום עולם", `\u202eright to left`, `two\nlines\r\ndata: x`, "{{.}}"} {
 		if got := p.text("#tree"); !strings.Contains(got, shown(name)) {
 			t.Errorf("%q is not shown as text:\n%s", name, got)
 		}
 	}
 	s.ShutdownCause(errors.New("<script>alert(1)</script>\u202e\n\nevent: end"))
-	p.says(".cause", `<script>alert(1)</script>\u202e\n\nevent: end`)
+	p.waitForText(".cause", `<script>alert(1)</script>\u202e\n\nevent: end`)
 	want := map[string]any{"scripts": 1.0, "images": 0.0, "handlers": 0.0}
 	got := p.eval(`({scripts: document.scripts.length, images: document.images.length,
 		handlers: [...document.querySelectorAll("*")].filter(e => [...e.attributes].some(a => a.name.startsWith("on"))).length})`)
@@ -207,7 +207,7 @@ func TestPage_ShowsNamesWithHTMLAsText(t *testing.T) {
 	for _, f := range append(release, late) {
 		f()
 	}
-	p.says("#state", "Drained")
+	p.waitForText("#state", "Drained")
 }
 
 // Every control of the page can be reached and used by keyboard, the focused element is visible,
@@ -241,9 +241,9 @@ func TestPage_CanBeUsedByKeyboard(t *testing.T) {
 		t.Fatalf("Tab goes to (-want +got):\n%s", diff)
 	}
 	p.key("Enter")
-	p.until(`!document.activeElement.parentNode.open`)
+	p.waitUntil(`!document.activeElement.parentNode.open`)
 	hold(child(s, "more"), "c", 9) // the new scope is inserted above the others
-	p.says("#tree", "more")
+	p.waitForText("#tree", "more")
 	if got := focus(); got != "jobs" {
 		t.Errorf("an update moved the focus to %s", got)
 	}
@@ -252,16 +252,16 @@ func TestPage_CanBeUsedByKeyboard(t *testing.T) {
 	}
 	p.shot("keyboard")
 	p.key("Enter")
-	p.until(`document.activeElement.parentNode.open`)
+	p.waitUntil(`document.activeElement.parentNode.open`)
 
 	p.eval(`document.getElementById("pause").focus()`)
 	p.key("Enter")
-	p.says("#link", "Paused")
-	p.says("#pause", "Resume")
+	p.waitForText("#link", "Paused")
+	p.waitForText("#pause", "Resume")
 	hold(s, "unseen", 1)
 	p.key("Enter")
-	p.says("#link", "Live")
-	p.says("#tree", "unseen")
+	p.waitForText("#link", "Live")
+	p.waitForText("#tree", "unseen")
 }
 
 // In both color schemes and at all widths, text has enough contrast, fits the window, and does not
@@ -291,7 +291,7 @@ func TestPage_TextIsLegibleAtAllWidths(t *testing.T) {
 					p.size(width, 800)
 					p.scheme(scheme)
 					p.load("")
-					p.until(`document.documentElement.dataset.link && document.documentElement.dataset.drawn`)
+					p.waitUntil(`document.documentElement.dataset.link && document.documentElement.dataset.drawn`)
 					if got := p.eval(contrast).([]any); len(got) > 0 {
 						t.Errorf("%d, %s: too little contrast: %v", width, scheme, got)
 					}
@@ -381,9 +381,9 @@ func TestPage_ShowsLostConnectionWhenServerEnds(t *testing.T) {
 	p.expected = func(problem string) bool { return strings.Contains(problem, "net::ERR_") }
 	p.open("")
 	s.Shutdown()
-	p.says("#state", "Draining")
+	p.waitForText("#state", "Draining")
 	srv.Listener.Close()
 	srv.CloseClientConnections()
-	p.says("#link", "Lost")
+	p.waitForText("#link", "Lost")
 	p.shot("lost")
 }

@@ -43,14 +43,14 @@ type health struct {
 
 func (s *site) health() (h health) {
 	s.t.Helper()
-	if err := json.Unmarshal([]byte(s.must("status")), &h); err != nil {
+	if err := json.Unmarshal([]byte(s.mustRun("status")), &h); err != nil {
 		s.t.Fatal(err)
 	}
 	return h
 }
 
-// The method until waits until the status of the launcher satisfies the condition.
-func (s *site) until(what string, condition func(h health) bool) {
+// waitUntil waits until the status of the launcher satisfies the condition.
+func (s *site) waitUntil(what string, condition func(h health) bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
 	defer cancel()
@@ -80,18 +80,18 @@ func (s *site) until(what string, condition func(h health) bool) {
 // processes must be replaced.
 func TestReload_ShowsAndAppliesChanges(t *testing.T) {
 	s := newSite(t, web+"    env: {API_TOKEN: hunter2}\n")
-	d := s.runs()
-	testkit.Equal(t, "reload without changes", s.must("reload"), "nothing has changed\n")
+	d := s.startReady()
+	testkit.Equal(t, "reload without changes", s.mustRun("reload"), "nothing has changed\n")
 
 	s.write(web + "    env: {API_TOKEN: hunter2}\n    desired_instances: 2\n    max_surge: 2\n")
 	diff := "~ web: desired_instances: 1 → 2 (starts or stops some)\n~ web: min_healthy_instances: 1 → 2 (at once)\n~ web: max_surge: 1 → 2 (at once)\n"
-	testkit.Equal(t, "changes of the preview", s.must("reload", "--dry-run"), diff+"nothing was applied\n")
+	testkit.Equal(t, "changes of the preview", s.mustRun("reload", "--dry-run"), diff+"nothing was applied\n")
 	testkit.Equal(t, "number of processes", len(s.health().Groups[0].Processes), 1)
-	testkit.Equal(t, "applied changes", s.must("reload", "--wait"), diff+"applied\n")
+	testkit.Equal(t, "applied changes", s.mustRun("reload", "--wait"), diff+"applied\n")
 	testkit.Equal(t, "number of processes", len(s.health().Groups[0].Processes), 2)
 
 	s.write(web + "    env: {API_TOKEN: hunter3}\n    desired_instances: 2\n    max_surge: 2\n  - name: other\n    command: RUNNER\n")
-	testkit.Equal(t, "changes of a secret and a group", s.must("reload", "--wait"),
+	testkit.Equal(t, "changes of a secret and a group", s.mustRun("reload", "--wait"),
 		"~ web: env.API_TOKEN: \"***\" → \"***\", changed (rolls the group)\n+ other (starts the group)\napplied\n")
 	h := s.health()
 	testkit.Equal(t, "groups", len(h.Groups), 2)
@@ -100,7 +100,7 @@ func TestReload_ShowsAndAppliesChanges(t *testing.T) {
 	// SIGHUP makes the launcher reload the file.
 	s.write(web + "    desired_instances: 0\n")
 	d.cmd.Process.Signal(syscall.SIGHUP)
-	s.until("no process is left", func(h health) bool { return len(h.Groups) == 1 && h.Groups[0].Ready == 0 })
+	s.waitUntil("no process is left", func(h health) bool { return len(h.Groups) == 1 && h.Groups[0].Ready == 0 })
 
 	upgrade := "need an upgrade; undo these, or run launcher upgrade"
 	if runtime.GOOS != "linux" {
@@ -114,7 +114,7 @@ func TestReload_ShowsAndAppliesChanges(t *testing.T) {
 		"no such program":   {web + "  - {name: fresh, command: /no/such}\n", "launcher.yaml:6:19: process_groups[1].command"},
 	} {
 		s.write(c.yaml)
-		_, stderr, code := s.says("reload", "--dir", filepath.Join(s.dir, "s"))
+		_, stderr, code := s.run("reload", "--dir", filepath.Join(s.dir, "s"))
 		if code != 1 || !strings.Contains(stderr, c.want) {
 			t.Errorf("%s: exit code %d, %s", name, code, stderr)
 		}
@@ -135,7 +135,7 @@ process_groups:
     args: [-c, 'test ! -e DIR/bad || exit 3; exec RUNNER --process-id {id} --work-duration 1ms']
 `
 	s := newSite(t, yaml)
-	s.runs()
+	s.startReady()
 	bad := filepath.Join(s.dir, "bad")
 	for _, c := range []struct {
 		order, says string
@@ -147,20 +147,20 @@ process_groups:
 		if err := os.WriteFile(bad, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, stderr, code := s.says("restart", "-f", s.file(), "--wait", "web")
+		_, stderr, code := s.run("restart", "-f", s.file(), "--wait", "web")
 		if code != 1 || !strings.Contains(stderr, "the roll has failed") {
 			t.Errorf("exit code %d, %s", code, stderr)
 		}
 		if r := s.health().Groups[0].Roll; r == nil || !r.Paused || !strings.Contains(r.Why, "exit status 3") {
 			t.Errorf("status does not show the pause: %+v", r)
 		}
-		if out := s.must("status", "--json=false"); !strings.Contains(out, "waiting for\n  web: the roll to revision ") || !strings.Contains(out, "; launcher restart web --resume, or --rollback\n") {
+		if out := s.mustRun("status", "--json=false"); !strings.Contains(out, "waiting for\n  web: the roll to revision ") || !strings.Contains(out, "; launcher restart web --resume, or --rollback\n") {
 			t.Errorf("status does not say what to do:\n%s", out)
 		}
 		if err := os.Remove(bad); err != nil {
 			t.Fatal(err)
 		}
-		testkit.Equal(t, c.order, s.must("restart", "web", "--wait", c.order), c.says)
+		testkit.Equal(t, c.order, s.mustRun("restart", "web", "--wait", c.order), c.says)
 		testkit.Equal(t, "revision", s.health().Groups[0].Revision, c.revision)
 	}
 }
@@ -169,22 +169,22 @@ process_groups:
 func TestStatus_ListsWhatDrainingProcessWaitsFor(t *testing.T) {
 	s := newSite(t, strings.Replace(web, "1ms]", "1ms, --behavior, slow-drain, --drain-duration, 1h]", 1)+
 		"    shutdown: {grace_period: 1h, max_duration: 1h, sigterm_timeout: 1s}\n")
-	d := s.runs()
-	if out := s.must("status", "--json=false"); !strings.Contains(out, "waiting for nothing") || strings.Contains(out, "\x1b") {
+	d := s.startReady()
+	if out := s.mustRun("status", "--json=false"); !strings.Contains(out, "waiting for nothing") || strings.Contains(out, "\x1b") {
 		t.Errorf("before the stop: %q", out)
 	}
-	s.must("stop", "web-1", "--no-replacement")
-	s.until("web-1 is blocked", func(h health) bool {
+	s.mustRun("stop", "web-1", "--no-replacement")
+	s.waitUntil("web-1 is blocked", func(h health) bool {
 		p := h.Groups[0].Processes[0]
 		return p.State == "BLOCKED" && slices.Contains(p.Metrics.BlockingOperations, "a slow disk")
 	})
-	out := s.must("status", "--json=false")
+	out := s.mustRun("status", "--json=false")
 	if !strings.Contains(out, "waiting for\n  web-1: stopping for ") || !strings.Contains(out, "blocked by a slow disk\n") || !strings.Contains(out, "[----------]") {
 		t.Errorf("status is\n%s", out)
 	}
 	// Without the second signal, which kills the processes, the drain would last an hour.
 	d.cmd.Process.Signal(syscall.SIGTERM)
-	s.until("the launcher is stopping", func(h health) bool { return h.Groups[0].Message == "stopping" })
+	s.waitUntil("the launcher is stopping", func(h health) bool { return h.Groups[0].Message == "stopping" })
 	d.cmd.Process.Signal(os.Interrupt)
 	testkit.Equal(t, "exit code", d.ends(), 2)
 }
@@ -202,19 +202,19 @@ process_groups:
     depends_on: [kv]
     shutdown: {max_duration: 1h}
 `)
-	d := s.runs()
+	d := s.startReady()
 	d.cmd.Process.Signal(syscall.SIGTERM)
-	s.until("done has stopped", func(h health) bool {
+	s.waitUntil("done has stopped", func(h health) bool {
 		return h.Groups[1].Message == "stopping" && h.Groups[1].Processes[0].State == "COMPLETE"
 	})
-	s.until("kv waits", func(h health) bool { return h.Groups[0].Message == "stopping, after web" })
+	s.waitUntil("kv waits", func(h health) bool { return h.Groups[0].Message == "stopping, after web" })
 	for left := 1; left >= 0; left-- {
 		oldest := s.health().Groups[0].Processes[0] // the oldest process that runs
 		if err := syscall.Kill(oldest.PID, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		s.until(fmt.Sprintf("kv has %d left", left), func(h health) bool { return h.Groups[0].Ready == left })
-		out := s.must("status", "--json=false")
+		s.waitUntil(fmt.Sprintf("kv has %d left", left), func(h health) bool { return h.Groups[0].Ready == left })
+		out := s.mustRun("status", "--json=false")
 		_, list, _ := strings.Cut(out, "waiting for\n")
 		if !strings.HasPrefix(list, "  web-1: stopping for ") || strings.Count(list, "\n") != 1 || !strings.Contains(out, "stopping, after web\n") {
 			t.Errorf("status is\n%s", out)
@@ -228,7 +228,7 @@ process_groups:
 // prints JSON.
 func TestStatus_PrintsTextOnTerminalAndJSONElsewhere(t *testing.T) {
 	s := newSite(t, web)
-	s.runs()
+	s.startReady()
 	for _, test := range []struct {
 		name     string
 		env      []string
@@ -318,10 +318,10 @@ process_groups:
     command: RUNNER
     depends_on: [kv]
 `)
-	d := s.starts()
-	d.prints("listening on")
-	s.until("kv has failed", func(h health) bool { return strings.HasPrefix(h.Groups[0].Message, "a failure; the next start is in ") })
-	out := s.must("status", "--json=false")
+	d := s.start()
+	d.waitForLine("listening on")
+	s.waitUntil("kv has failed", func(h health) bool { return strings.HasPrefix(h.Groups[0].Message, "a failure; the next start is in ") })
+	out := s.mustRun("status", "--json=false")
 	for _, want := range []string{"exit status 1\n", "waiting for\n  kv: 0 of 1 ready: a failure; the next start is in ", "\n  web: 0 of 1 ready: waits for kv\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("status does not have %q:\n%s", want, out)
@@ -344,22 +344,22 @@ process_groups:
     args: [-c, 'echo correct horse, password=x as {id}; exec RUNNER --process-id {id}']
     logs: {dir: DIR/logs}
 `)
-	d := s.runs()
-	out := s.must("logs", "web")
+	d := s.startReady()
+	out := s.mustRun("logs", "web")
 	for _, want := range []string{"web-1 out | it is *** as web-1\n", "web-1 err | no token: postgres://kv:***@db/kv\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("logs does not have %q:\n%s", want, out)
 		}
 	}
-	out = s.must("logs", "filed-1", "-n", "1")
+	out = s.mustRun("logs", "filed-1", "-n", "1")
 	if !strings.HasSuffix(out, "filed-1 out | ***, password=x as filed-1\n") || strings.Count(out, "\n") != 1 {
 		t.Errorf("the last line of one process: %q", out)
 	}
-	_, stderr, code := s.says("logs", "-f", s.file(), "unknown")
+	_, stderr, code := s.run("logs", "-f", s.file(), "unknown")
 	if code != 1 || !strings.Contains(stderr, `neither a group nor a process has the name "unknown"`) {
 		t.Errorf("unknown name: exit code %d, %s", code, stderr)
 	}
-	testkit.Equal(t, "exit code", d.stops(), 0)
+	testkit.Equal(t, "exit code", d.stop(), 0)
 	text, err := os.ReadFile(filepath.Join(s.dir, "logs", "filed-1.log"))
 	if err != nil || !strings.HasSuffix(string(text), "filed-1 out | ***, password=x as filed-1\n") {
 		t.Errorf("the file of filed-1: %q, %v", text, err)
@@ -375,13 +375,13 @@ process_groups:
 func TestLogs_FollowContinuesUntilLauncherExits(t *testing.T) {
 	s := newSite(t, web+"    logs: {max_line: 64}\n")
 	s.write(strings.Replace(web, "1ms]", "1ms, -v]", 1))
-	d := s.runs()
-	logsBegun, logs := s.follows("logs", "--follow", "web")
-	eventsBegun, events := s.follows("events")
+	d := s.startReady()
+	logsBegun, logs := s.follow("logs", "--follow", "web")
+	eventsBegun, events := s.follow("events")
 	restarts := 0
 	for _, begun := range []<-chan struct{}{logsBegun, eventsBegun} {
 		for received := false; !received; { // restart until the command has printed a line
-			s.must("restart", "web", "--wait")
+			s.mustRun("restart", "web", "--wait")
 			restarts++
 			select {
 			case <-begun:
@@ -390,7 +390,7 @@ func TestLogs_FollowContinuesUntilLauncherExits(t *testing.T) {
 			}
 		}
 	}
-	d.stops()
+	d.stop()
 	if out := <-logs; !strings.Contains(out, fmt.Sprintf("web-%d err | ", restarts+1)) {
 		t.Errorf("the last process is missing:\n%s", out)
 	}
@@ -399,10 +399,10 @@ func TestLogs_FollowContinuesUntilLauncherExits(t *testing.T) {
 	}
 }
 
-// The method follows starts a command that continues until the launcher exits. begun is closed when
-// the command has printed a line, or has ended without one. When the command has ended, output
-// receives all that it has printed.
-func (s *site) follows(args ...string) (begun <-chan struct{}, output <-chan string) {
+// follow starts a command that continues until the launcher exits. begun is closed when the command
+// has printed a line, or has ended without one. When the command has ended, output receives all
+// that it has printed.
+func (s *site) follow(args ...string) (begun <-chan struct{}, output <-chan string) {
 	s.t.Helper()
 	cmd := exec.Command(command, append(args, "-f", s.file())...)
 	cmd.Env = s.environment()
@@ -428,7 +428,7 @@ func (s *site) follows(args ...string) (begun <-chan struct{}, output <-chan str
 // ^C ends a command that would continue for ever, with exit code 0.
 func TestWatch_ExitsWith0OnInterrupt(t *testing.T) {
 	s := newSite(t, strings.Replace(web, "1ms]", "1ms, -v]", 1))
-	s.runs()
+	s.startReady()
 	for _, args := range [][]string{{"events"}, {"logs", "--follow"}, {"status", "--watch"}} {
 		cmd := exec.Command(command, append(args, "-f", s.file())...)
 		cmd.Env = s.environment()
@@ -451,7 +451,7 @@ func TestWatch_ExitsWith0OnInterrupt(t *testing.T) {
 			}
 		}()
 		for received := false; !received; { // restart until the command receives an event
-			s.must("restart", "web", "--wait")
+			s.mustRun("restart", "web", "--wait")
 			select {
 			case received = <-seen:
 				if !received {
@@ -471,14 +471,14 @@ func TestWatch_ExitsWith0OnInterrupt(t *testing.T) {
 // Shells complete the names of groups and processes.
 func TestCompletion_OffersNamesOfGroupsAndProcesses(t *testing.T) {
 	s := newSite(t, web)
-	s.runs()
+	s.startReady()
 	for _, shell := range []string{"bash", "zsh", "fish"} {
-		out, _, code := s.says("completion", shell)
+		out, _, code := s.run("completion", shell)
 		if code != 0 || !strings.Contains(out, "__complete") {
 			t.Errorf("%s: exit code %d, %.100q", shell, code, out)
 		}
 	}
-	s.must("restart", "web", "--wait")
+	s.mustRun("restart", "web", "--wait")
 	for _, c := range []struct {
 		args []string
 		want string
@@ -489,7 +489,7 @@ func TestCompletion_OffersNamesOfGroupsAndProcesses(t *testing.T) {
 		{[]string{"restart", "web", ""}, ""},
 		{[]string{"run", "--protocol", ""}, "auto grpc notify signals"},
 	} {
-		out, _, code := s.says(append([]string{"__complete", "-f", s.file()}, c.args...)...)
+		out, _, code := s.run(append([]string{"__complete", "-f", s.file()}, c.args...)...)
 		testkit.Equal(t, fmt.Sprintf("completions of %q", c.args), strings.Join(strings.Fields(out), " "), strings.TrimSpace(c.want+" :4")) // the directive 4 tells the shell not to offer file names
 		testkit.Equal(t, "exit code", code, 0)
 	}
@@ -500,13 +500,13 @@ func TestExport_WritesFilesAndNamesGaps(t *testing.T) {
 	s := newSite(t, web)
 	for _, target := range []string{"kubernetes", "nomad", "systemd"} {
 		to := filepath.Join(s.dir, target)
-		_, stderr, code := s.says("export", target, "-f", s.file(), "-o", to)
+		_, stderr, code := s.run("export", target, "-f", s.file(), "-o", to)
 		files, _ := filepath.Glob(filepath.Join(to, "web*"))
 		if code != 0 || len(files) == 0 || !strings.Contains(stderr, "web: ") {
 			t.Errorf("%s: exit code %d, files %q, gaps %q", target, code, files, stderr)
 		}
 	}
-	out, _, code := s.says("export", "nomad", "-f", s.file())
+	out, _, code := s.run("export", "nomad", "-f", s.file())
 	testkit.Equal(t, "a Nomad job on standard output", []any{json.Valid([]byte(out)), code}, []any{true, 0})
 }
 
@@ -526,12 +526,12 @@ process_groups:
 	if err := os.WriteFile(alive, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := s.runs()
+	d := s.startReady()
 	if err := os.Remove(alive); err != nil {
 		t.Fatal(err)
 	}
-	d.logs("to=COMPLETE")
-	if out := s.must("status", "--json=false"); !strings.Contains(out, "CLEAN; signal: terminated; unhealthy: the liveness probe, exec test, has failed") {
+	d.waitForLog("to=COMPLETE")
+	if out := s.mustRun("status", "--json=false"); !strings.Contains(out, "CLEAN; signal: terminated; unhealthy: the liveness probe, exec test, has failed") {
 		t.Error(out)
 	}
 }
@@ -540,14 +540,14 @@ process_groups:
 // line is that of the group.
 func TestExport_NamesLinesThatPlatformCannotExpress(t *testing.T) {
 	s := newSite(t, "process_groups:\n  - name: other\n    command: a\n  - name: web\n    command: b\n    rlimits:\n      core: 0\n")
-	_, stderr, code := s.says("export", "kubernetes", "-f", s.file())
+	_, stderr, code := s.run("export", "kubernetes", "-f", s.file())
 	testkit.Equal(t, "exit code", code, 0)
 	for _, want := range []string{":6:5: web: rlimits: are not exported", ":4:5: web: on_failure: ", ":2:5: other: on_failure: "} {
 		if !strings.Contains(stderr, s.file()+want) {
 			t.Errorf("no line %s%s… in\n%s", s.file(), want, stderr)
 		}
 	}
-	stdout, _, _ := s.says("export", "kubernetes", "-f", s.file(), "--json")
+	stdout, _, _ := s.run("export", "kubernetes", "-f", s.file(), "--json")
 	if want := `{"line":6,"column":5,"group":"web","key":"rlimits","what":"`; !strings.Contains(stdout, want) {
 		t.Errorf("no %s… in\n%s", want, stdout)
 	}
@@ -557,14 +557,14 @@ func TestExport_NamesLinesThatPlatformCannotExpress(t *testing.T) {
 // secrets.
 func TestValidate_ListsAllErrorsAndCreatesNothing(t *testing.T) {
 	s := newSite(t, web+"    env: {API_TOKEN: hunter2}\n")
-	out, stderr, code := s.says("validate", s.file())
+	out, stderr, code := s.run("validate", s.file())
 	testkit.Equal(t, "result for a valid file", []any{out, stderr, code}, []any{s.file() + " is valid: 1 group\n", "", 0})
-	out, _, code = s.says("validate", "--print", s.file())
+	out, _, code = s.run("validate", "--print", s.file())
 	if code != 0 || !strings.Contains(out, "max_surge: 1") || strings.Contains(out, "hunter2") {
 		t.Errorf("printed, exit code %d:\n%s", code, out)
 	}
 	s.write(web + "    max_serge: 1\n    desired_instances: many\n")
-	out, stderr, code = s.says("validate", s.file())
+	out, stderr, code = s.run("validate", s.file())
 	for _, want := range []string{":6:5: process_groups[0].max_serge: ", ":7:24: process_groups[0].desired_instances: "} {
 		if !strings.Contains(stderr, s.file()+want) {
 			t.Errorf("validate does not report %s%s…:\n%s", s.file(), want, stderr)
@@ -590,11 +590,11 @@ func TestRun_HangupStopsLauncherOnlyWithoutConfigurationFile(t *testing.T) {
 		"without a file": {flags, syscall.SIGHUP},
 		"with a file":    {nil, syscall.SIGTERM},
 	} {
-		d := s.runs(c.args...)
+		d := s.startReady(c.args...)
 		d.cmd.Process.Signal(c.stop)
-		s.until("the launcher is stopping", func(h health) bool { return h.Groups[0].Message == "stopping" })
+		s.waitUntil("the launcher is stopping", func(h health) bool { return h.Groups[0].Message == "stopping" })
 		d.cmd.Process.Signal(syscall.SIGHUP)
-		s.must("status")
+		s.mustRun("status")
 		d.cmd.Process.Signal(os.Interrupt)
 		testkit.Equal(t, "exit code "+name, d.ends(), 2)
 	}
@@ -604,10 +604,10 @@ func TestRun_HangupStopsLauncherOnlyWithoutConfigurationFile(t *testing.T) {
 func TestStop_UsesTimeLimitsOfLastReload(t *testing.T) {
 	slow := strings.Replace(web, "1ms]", "1ms, --behavior, slow-drain, --drain-duration, 1200ms]", 1)
 	s := newSite(t, "total_deadline: 10ms\n"+slow)
-	d := s.runs()
+	d := s.startReady()
 	s.write("total_deadline: 10m\n" + slow + "    shutdown: {grace_period: 1m, max_duration: 2m}\n")
-	s.must("reload", "--wait")
-	testkit.Equal(t, "exit code", d.stops(), 0)
+	s.mustRun("reload", "--wait")
+	testkit.Equal(t, "exit code", d.stop(), 0)
 	if strings.Contains(d.log(), "SIGKILL") || strings.Contains(d.log(), "not drained") {
 		t.Errorf("the drain was cut short:\n%s", d.log())
 	}
@@ -617,7 +617,7 @@ func TestStop_UsesTimeLimitsOfLastReload(t *testing.T) {
 // have the name, it shows both.
 func TestDrain_DryRunShowsProcessesOfGivenNames(t *testing.T) {
 	s := newSite(t, web+"    desired_instances: 2\n  - {name: web-1, command: RUNNER, args: [--process-id, '{id}']}\n")
-	s.runs()
+	s.startReady()
 	for name, want := range map[string][]string{
 		"":      {"web-1", "web-1-1", "web-2"},
 		"web":   {"web-1", "web-2"},
@@ -629,24 +629,24 @@ func TestDrain_DryRunShowsProcessesOfGivenNames(t *testing.T) {
 			args = append(args, name)
 		}
 		var got []string
-		for l := range strings.Lines(s.must(args...)) {
+		for l := range strings.Lines(s.mustRun(args...)) {
 			got = append(got, strings.Fields(l)[0])
 		}
 		slices.Sort(got)
 		testkit.Equal(t, "processes of "+name, got, want)
 	}
-	_, stderr, code := s.says("drain", "--dry-run", "-f", s.file(), "unknown")
+	_, stderr, code := s.run("drain", "--dry-run", "-f", s.file(), "unknown")
 	if code != 1 || !strings.Contains(stderr, `neither a group nor a process has the name "unknown"`) {
 		t.Errorf("unknown name: exit code %d, %s", code, stderr)
 	}
-	s.must("stop", "--wait", "web")
-	testkit.Equal(t, "a stopped group", s.must("drain", "--dry-run", "web"), "no process is running, so a shutdown would wait for nothing\n")
+	s.mustRun("stop", "--wait", "web")
+	testkit.Equal(t, "a stopped group", s.mustRun("drain", "--dry-run", "web"), "no process is running, so a shutdown would wait for nothing\n")
 }
 
 // If one group cannot be started, the log says why the others stop.
 func TestRun_LogsWhyGroupCannotBeStarted(t *testing.T) {
 	s := newSite(t, web+"  - {name: broken, command: sh, args: [-c, 'until [ -e DIR/s/web-1.sock ]; do sleep 0.01; done; exit 3'], restart_policy: never}\n")
-	d := s.starts()
+	d := s.start()
 	testkit.Equal(t, "exit code", d.ends(), 1)
 	if log := d.log(); !strings.Contains(log, `message="launcher: group \"broken\"`) {
 		t.Errorf("the log:\n%s", log)
@@ -664,8 +664,8 @@ process_groups:
     liveness: {interval: 0s}
     shutdown: {grace_period: 0s, sigterm_timeout: 0s, max_duration: 1h}
 `)
-	d := s.runs()
-	d.stops() // stops fails the test after tooLong, which is less than max_duration
+	d := s.startReady()
+	d.stop() // stop fails the test after tooLong, which is less than max_duration
 	for _, signal := range []string{"SIGTERM", "SIGKILL"} {
 		if !strings.Contains(d.log(), signal) {
 			t.Errorf("the log has no %s:\n%s", signal, d.log())
@@ -674,7 +674,7 @@ process_groups:
 
 	s.write("state_dir: STATE\nprocess_groups:\n  - name: web\n    command: \"false\"\n" +
 		"    restart_policy: {initial_backoff: 0s, max_backoff: 0s, reset_after: 0s, crash_loop_limit: 3}\n")
-	_, stderr, code := s.says("run", "-f", s.file())
+	_, stderr, code := s.run("run", "-f", s.file())
 	if code != 1 || strings.Count(stderr, "started in 0s") != 2 {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}

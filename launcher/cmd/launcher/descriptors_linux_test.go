@@ -32,7 +32,7 @@ process_groups:
 	d.cmd.ExtraFiles = []*os.File{w, w}
 	d.begin()
 	for _, want := range []string{"fd 0", "fd 1", "fd 2", "fd none"} {
-		_, got, _ := strings.Cut(d.prints("| fd "), "| ")
+		_, got, _ := strings.Cut(d.waitForLine("| fd "), "| ")
 		testkit.Equal(t, "next descriptor of a process", got, want)
 	}
 	testkit.Equal(t, "exit code", d.ends(), 0)

@@ -19,7 +19,7 @@ import (
 func TestEvents_ShowWhatForcedProcessStillWaitedFor(t *testing.T) {
 	s := newSite(t, "state_dir: STATE\nprocess_groups:\n  - {name: web, command: RUNNER, args: [--process-id, '{id}', --behavior, hang, --initial-work, '0'], "+
 		"shutdown: {grace_period: 100ms, max_duration: 100ms, sigterm_timeout: 0s}}\n")
-	d := s.runs()
+	d := s.startReady()
 	cmd := exec.Command(command, "events", "-f", s.file())
 	cmd.Env = s.environment()
 	out, err := cmd.StdoutPipe()
@@ -50,12 +50,12 @@ func TestEvents_ShowWhatForcedProcessStillWaitedFor(t *testing.T) {
 	// may be forced before its drain has begun to wait. So it suffices that one of the reports is
 	// as expected.
 	for range 40 {
-		s.must("stop", "web-1", "--wait")
-		s.must("restart", "web", "--wait") // the events of the restart show that the lines of the report have ended
+		s.mustRun("stop", "web-1", "--wait")
+		s.mustRun("restart", "web", "--wait") // the events of the restart show that the lines of the report have ended
 		select {
 		case text := <-reports:
 			if strings.HasPrefix(text, "    waits for something that never happens\n") && strings.Contains(text, "testrunner.(*runner).drainAll\n            ") {
-				d.stops()
+				d.stop()
 				return
 			}
 			t.Logf("below the event:\n%s", text)
@@ -63,7 +63,7 @@ func TestEvents_ShowWhatForcedProcessStillWaitedFor(t *testing.T) {
 		}
 	}
 	t.Error("no event of a forced process has a report of what it waited for, with its stack, below it")
-	d.stops()
+	d.stop()
 }
 
 // An event that is no transition has no states in JSON, and a transition has both. A text that

@@ -18,19 +18,19 @@ import (
 func TestRun_ExitsWhenJobsAreDone(t *testing.T) {
 	const job = "state_dir: STATE\nprocess_groups:\n  - {name: load, kind: job, protocol: signals, restart_policy: never, command: sh, args: [-c, 'echo loaded; exit CODE']}\n"
 	s := newSite(t, strings.Replace(job, "CODE", "0", 1))
-	stdout, stderr, code := s.says("run", "-f", s.file())
+	stdout, stderr, code := s.run("run", "-f", s.file())
 	testkit.Equal(t, "exit code", code, 0)
 	if !strings.Contains(stdout, "loaded\n") {
 		t.Errorf("it prints %q\n%s", stdout, stderr)
 	}
 
-	d := s.starts("-f", s.file(), "--exit-when-done=false")
-	d.logs("msg=finished")
-	testkit.Equal(t, "answer to a restart", s.must("restart", "load", "--wait"), "the job runs once more\n")
-	testkit.Equal(t, "exit code of a stop", d.stops(), 0)
+	d := s.start("-f", s.file(), "--exit-when-done=false")
+	d.waitForLog("msg=finished")
+	testkit.Equal(t, "answer to a restart", s.mustRun("restart", "load", "--wait"), "the job runs once more\n")
+	testkit.Equal(t, "exit code of a stop", d.stop(), 0)
 
 	s.write(strings.Replace(job, "CODE", "3", 1))
-	_, stderr, code = s.says("run", "-f", s.file())
+	_, stderr, code = s.run("run", "-f", s.file())
 	testkit.Equal(t, "exit code after a failure", code, 1)
 	if !strings.HasSuffix(stderr, "launcher: group \"load\": 1 of 1 process failed\n") {
 		t.Errorf("the log:\n%s", stderr)
@@ -38,7 +38,7 @@ func TestRun_ExitsWhenJobsAreDone(t *testing.T) {
 
 	for _, kind := range [][]string{{"--kind", "job"}, {"--exit-when-done"}} {
 		args := append(append([]string{"run", "--dir", s.dir + "/s", "--protocol", "signals"}, kind...), "--", "true")
-		_, stderr, code := s.says(args...)
+		_, stderr, code := s.run(args...)
 		testkit.Equal(t, "exit code of "+kind[0]+"\n"+stderr, code, 0)
 	}
 }
@@ -49,22 +49,22 @@ func TestRun_ExitsWhenJobsAreDone(t *testing.T) {
 func TestRun_ExitsWithTwoIfProcessIsKilledAtStop(t *testing.T) {
 	const stubborn = "{protocol: signals, command: sh, args: [-c, 'trap \"\" TERM; echo up {id}; while :; do sleep 0.05; done'], shutdown: {grace_period: 1ms, max_duration: 1ms, sigterm_timeout: 1ms}, name: "
 	s := newSite(t, "state_dir: STATE\nprocess_groups:\n  - "+stubborn+"a, desired_instances: 2}\n  - "+stubborn+"b}\n")
-	d := s.starts()
+	d := s.start()
 	for range 3 {
-		d.prints("up ")
+		d.waitForLine("up ")
 	}
-	s.must("stop", "b", "--wait")
-	testkit.Equal(t, "exit code", d.stops(), 2)
+	s.mustRun("stop", "b", "--wait")
+	testkit.Equal(t, "exit code", d.stop(), 2)
 	if !strings.HasSuffix(d.log(), "\nlauncher: processes were killed, because they had not ended in time: 2 of group a; the log names each process and its deadline\n") {
 		t.Errorf("the log:\n%s", d.log())
 	}
 
-	d = s.starts()
+	d = s.start()
 	for range 3 {
-		d.prints("up ")
+		d.waitForLine("up ")
 	}
-	s.must("stop", "a", "b", "--wait")
-	testkit.Equal(t, "exit code if processes were killed only before the stop", d.stops(), 0)
+	s.mustRun("stop", "a", "b", "--wait")
+	testkit.Equal(t, "exit code if processes were killed only before the stop", d.stop(), 0)
 }
 
 // If a process fails when the launcher is stopped, the last line of the log says which one and how.
@@ -76,14 +76,14 @@ func TestRun_NamesProcessesThatFailAtStop(t *testing.T) {
 		"  - "+strings.Replace(loop, "ACTION", "exit 3", 1)+"a}\n"+
 		"  - "+strings.Replace(loop, "ACTION", "kill -USR1 $$$$", 1)+"b}\n"+
 		"  - "+strings.Replace(loop, "ACTION", "exit 0", 1)+"c}\n")
-	d := s.starts()
+	d := s.start()
 	for range 3 {
-		d.prints("up ")
+		d.waitForLine("up ")
 	}
-	s.until("c is ready", func(h health) bool { return h.Groups[2].Ready == 1 })
-	s.must("signal", "c", "USR1")
-	d.logs("process=c-1 from=READY to=CRASHED")
-	testkit.Equal(t, "exit code", d.stops(), 0)
+	s.waitUntil("c is ready", func(h health) bool { return h.Groups[2].Ready == 1 })
+	s.mustRun("signal", "c", "USR1")
+	d.waitForLog("process=c-1 from=READY to=CRASHED")
+	testkit.Equal(t, "exit code", d.stop(), 0)
 	const want = "\nlauncher: processes failed while the launcher was stopped: a-1: exit status 3, b-1: signal: user defined signal 1\n"
 	if !strings.HasSuffix(d.log(), want) {
 		t.Errorf("the log:\n%s", d.log())
@@ -115,8 +115,8 @@ func TestRun_ShowsPartOfTextOfProcessThatFailsAtStop(t *testing.T) {
 	if err := copyOfThis(filepath.Join(s.dir, "failing")); err != nil {
 		t.Fatal(err)
 	}
-	d := s.runs()
-	testkit.Equal(t, "exit code", d.stops(), 0)
+	d := s.startReady()
+	testkit.Equal(t, "exit code", d.stop(), 0)
 	const begin = "\x1b[31mfirst\nsecond"
 	_, says, _ := strings.Cut(d.log(), "\nlauncher: processes failed")
 	testkit.Equal(t, "line at the end", says, " while the launcher was stopped: a-1:  [31mfirst second"+strings.Repeat("é", 200-len(begin))+"…\n")

@@ -28,11 +28,11 @@ process_groups:
     args: [-c, 'sh -c "setsid true & echo \$!" > DIR/orphan; while kill -0 $(cat DIR/orphan); do sleep 0.01; done; exec RUNNER --process-id {id}']
     protocol: grpc
 `)
-	inside := s.inside()
+	inside := s.inPIDNamespace()
 	d := s.daemon(inside(command, "run", "-f", s.file()))
 	d.begin()
-	d.prints("ready")
-	if err := syscall.Kill(d.first(), syscall.SIGTERM); err != nil {
+	d.waitForLine("ready")
+	if err := syscall.Kill(d.initPID(), syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	<-d.ended
@@ -59,10 +59,10 @@ process_groups:
     shutdown: {max_duration: 1m}
 `)
 	master, slave := terminal(t)
-	d := s.daemon(s.inside()("setsid", "--ctty", command, "run", "-f", s.file()))
+	d := s.daemon(s.inPIDNamespace()("setsid", "--ctty", command, "run", "-f", s.file()))
 	d.cmd.Stdin = slave
 	d.begin()
-	d.prints("trapped") // once this line is printed, the trap is set, and the signal does not end the process any more
+	d.waitForLine("trapped") // once this line is printed, the trap is set, and the signal does not end the process any more
 	types := func(key byte, shown string) {
 		t.Helper()
 		if _, err := master.Write([]byte{key}); err != nil {
@@ -85,25 +85,24 @@ process_groups:
 	if err != nil {
 		t.Fatal(err)
 	}
-	group, err := syscall.Getpgid(d.first())
+	group, err := syscall.Getpgid(d.initPID())
 	if err != nil {
 		t.Fatal(err)
 	}
 	testkit.Equal(t, "the first process is in the foreground group", group == foreground, false)
 	types('Z'-'@', "^Z")
-	s.must("status")
+	s.mustRun("status")
 	types('C'-'@', "^C")
-	d.logs("SHUTDOWN_REQUESTED")
-	s.must("status")
+	d.waitForLog("SHUTDOWN_REQUESTED")
+	s.mustRun("status")
 	if err := os.WriteFile(filepath.Join(s.dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Equal(t, "exit, with log "+d.log(), d.ends(), 0)
 }
 
-// The function inside returns a function that runs a command as the first process of a PID
-// namespace.
-func (s *site) inside() func(command ...string) *exec.Cmd {
+// inPIDNamespace returns a function that runs a command as the first process of a PID namespace.
+func (s *site) inPIDNamespace() func(command ...string) *exec.Cmd {
 	s.t.Helper()
 	unshare := []string{"--pid", "--fork", "--mount-proc", "--kill-child"}
 	if os.Geteuid() != 0 {
@@ -120,8 +119,8 @@ func (s *site) inside() func(command ...string) *exec.Cmd {
 	return inside
 }
 
-// The function first returns the pid of the first process of the namespace.
-func (d *daemon) first() int {
+// initPID returns the pid of the first process of the namespace.
+func (d *daemon) initPID() int {
 	d.t.Helper()
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", d.cmd.Process.Pid, d.cmd.Process.Pid))
 	if err != nil {

@@ -92,7 +92,7 @@ func TestRun_ReportsInvalidFileByLineAndKey(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(s.dir, "script"), []byte("exit 0\n"), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			stdout, stderr, code := s.says("run", "-f", s.file())
+			stdout, stderr, code := s.run("run", "-f", s.file())
 			testkit.Equal(t, "exit code", code, 1)
 			lines := strings.Split(strings.TrimSpace(stderr), "\n")
 			if last := lines[len(lines)-1]; !strings.HasPrefix(last, s.file()+c.want) {
@@ -110,10 +110,10 @@ func TestRun_ReportsInvalidFileByLineAndKey(t *testing.T) {
 func TestRun_ErrorNamesLineInFileThatWasChangedMeanwhile(t *testing.T) {
 	const file = "state_dir: STATE\nprocess_groups:\n  - {name: web, protocol: grpc, restart_policy: never, command: sh, args: [-c, 'echo up; until [ -e DIR/go ]; do sleep 0.01; done; exit 3']}\n"
 	s := newSite(t, file)
-	d := s.starts("-f", s.file())
-	d.prints("up")
+	d := s.start("-f", s.file())
+	d.waitForLine("up")
 	s.write("# This line moves the others.\n" + file)
-	testkit.Equal(t, "reload", s.must("reload"), nothing)
+	testkit.Equal(t, "reload", s.mustRun("reload"), nothing)
 	s.touch("go")
 	testkit.Equal(t, "exit code", d.ends(), 1)
 	want := "\n" + s.file() + ":4:6: process_groups[0].name: given up after a failure; the last: web-1: CRASHED: exit status 3"
@@ -131,7 +131,7 @@ func TestRun_ErrorForAddressInUseNamesItsLineInFile(t *testing.T) {
 	}
 	defer ln.Close()
 	s := newSite(t, web+"metrics: {address: "+ln.Addr().String()+"}\n")
-	_, stderr, code := s.says("run", "-f", s.file())
+	_, stderr, code := s.run("run", "-f", s.file())
 	testkit.Equal(t, "exit code", code, 1)
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
 	if last, want := lines[len(lines)-1], s.file()+":6:11: metrics.address: listen tcp "+ln.Addr().String()+": "; !strings.HasPrefix(last, want) {
@@ -142,12 +142,12 @@ func TestRun_ErrorForAddressInUseNamesItsLineInFile(t *testing.T) {
 // A second launcher cannot use the same directory. It says so, and does not disturb the first.
 func TestRun_RefusesDirectoryOfRunningLauncher(t *testing.T) {
 	s := newSite(t, web)
-	first := s.runs()
-	_, stderr, code := s.says("run", "-f", s.file())
+	first := s.startReady()
+	_, stderr, code := s.run("run", "-f", s.file())
 	testkit.Equal(t, "exit code", code, 1)
 	testkit.Equal(t, "stderr", stderr, fmt.Sprintf("%s:1:1: state_dir: another launcher has this directory: %s (pid %d); stop the other launcher first, or give this launcher a directory of its own\n",
 		s.file(), filepath.Join(s.dir, "s"), first.cmd.Process.Pid))
-	if out := s.must("status", "--json=false"); !strings.Contains(out, "web  healthy, 1 of 1 ready") {
+	if out := s.mustRun("status", "--json=false"); !strings.Contains(out, "web  healthy, 1 of 1 ready") {
 		t.Errorf("status of the first launcher:\n%s", out)
 	}
 }
@@ -177,7 +177,7 @@ func TestCommandLine_RefusesConflictingFlags(t *testing.T) {
 		{[]string{"status", "--cert", "a.pem"}, "launcher: --cert is only for --remote; name the host:port"},
 		{[]string{"status", "--remote", "127.0.0.1:1", "--cert", "a.pem"}, "launcher: --remote needs --key: over TCP"},
 	} {
-		_, stderr, code := s.says(c.args...)
+		_, stderr, code := s.run(c.args...)
 		if code != 1 || !strings.HasPrefix(stderr, c.want) {
 			t.Errorf("%q: exit code %d, %s\nwant %s…", c.args, code, stderr, c.want)
 		}
@@ -209,7 +209,7 @@ func TestDefaultDirectory_IsRefusedWhenOwnedByOtherUser(t *testing.T) {
 		{[]string{"status", "--dir", theirs}, "launcher: cannot connect to " + filepath.Join(theirs, "launcher.sock")},
 		{[]string{"run", "--", "true"}, "launcher: Dir: " + belongs},
 	} {
-		_, stderr, code := s.says(c.args...)
+		_, stderr, code := s.run(c.args...)
 		if code != 1 || !strings.HasPrefix(stderr, c.want) {
 			t.Errorf("%q: exit code %d, %s\nwant %s…", c.args, code, stderr, c.want)
 		}
@@ -243,7 +243,7 @@ func TestAdminCommands_ReportWhyLauncherDoesNotAnswer(t *testing.T) {
 			}
 			served := make(chan struct{})
 			go func() { defer close(served); c.serve(ln) }()
-			_, stderr, code := (&site{t, dir}).says("status", "--dir", dir)
+			_, stderr, code := (&site{t, dir}).run("status", "--dir", dir)
 			ln.Close()
 			<-served
 			if want := strings.Replace(c.want, "SOCKET", socket, 1); code != 1 || !strings.HasPrefix(stderr, want) {
@@ -266,7 +266,7 @@ func TestCommandLine_ErrorMessagesSayWhatUserCanDo(t *testing.T) {
 		"stop web-1 --grace":  "launcher: stop: flag needs an argument: --grace; launcher stop --help lists the flags\n",
 		"restart web --wait=": "launcher: restart: invalid argument \"\" for \"--wait\" flag: strconv.ParseBool: parsing \"\": invalid syntax; launcher restart --help lists the flags\n",
 	} {
-		stdout, stderr, code := s.says(strings.Fields(args)...)
+		stdout, stderr, code := s.run(strings.Fields(args)...)
 		testkit.Equal(t, args, stderr, want)
 		testkit.Equal(t, args+": exit code", code, 1)
 		testkit.Equal(t, args+": standard output", stdout, "")
@@ -305,7 +305,7 @@ func TestRun_DoesNotReadPipeAgainAfterError(t *testing.T) {
 			f.Close()
 		}
 	}()
-	_, stderr, code := s.says("run", "-f", pipe)
+	_, stderr, code := s.run("run", "-f", pipe)
 	testkit.Equal(t, "exit code", code, 1)
 	testkit.Equal(t, "how often the pipe was read", reads.Load(), int64(1))
 	if want := pipe + ":3:"; !strings.Contains(stderr, want) {
@@ -334,7 +334,7 @@ func TestValidate_RefusesUserThatCannotReachSockets(t *testing.T) {
 		if os.Geteuid() != 0 {
 			want = "only root"
 		}
-		_, stderr, code := s.says("validate", s.file())
+		_, stderr, code := s.run("validate", s.file())
 		if code == 0 || !strings.Contains(stderr, "process_groups[0].user: ") || !strings.Contains(stderr, want) {
 			t.Errorf("sockets for %s: exit code %d: %s, want %q", what, code, stderr, want)
 		}

@@ -121,9 +121,8 @@ func (s *site) environment() []string {
 	return append(os.Environ(), "SWL_TEST_SITE="+s.dir, "GORACE=atexit_sleep_ms=0")
 }
 
-// The method says runs the command, waits until it exits, and returns what it has printed and its
-// exit code.
-func (s *site) says(args ...string) (stdout, stderr string, code int) {
+// run runs the command, waits until it exits, and returns what it has printed and its exit code.
+func (s *site) run(args ...string) (stdout, stderr string, code int) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
 	defer cancel()
@@ -141,11 +140,11 @@ func (s *site) says(args ...string) (stdout, stderr string, code int) {
 	return out.String(), err.String(), cmd.ProcessState.ExitCode()
 }
 
-// The method must runs the command as the method says does, and fails the test if the command
-// fails.
-func (s *site) must(args ...string) string {
+// mustRun runs the command on the file of the site, and returns its standard output. It fails the
+// test if the command fails.
+func (s *site) mustRun(args ...string) string {
 	s.t.Helper()
-	stdout, stderr, code := s.says(append(args, "-f", s.file())...)
+	stdout, stderr, code := s.run(append(args, "-f", s.file())...)
 	if code != 0 {
 		s.t.Fatalf("launcher %q: exit code %d\n%s%s", args, code, stdout, stderr)
 	}
@@ -195,17 +194,17 @@ func (d *daemon) log() string {
 	return d.stderr.String()
 }
 
-// The method runs starts a launcher, and waits until it has printed that it is ready.
-func (s *site) runs(args ...string) *daemon {
+// startReady starts a launcher, and waits until it has printed that it is ready.
+func (s *site) startReady(args ...string) *daemon {
 	s.t.Helper()
-	d := s.starts(args...)
-	d.prints("ready")
+	d := s.start(args...)
+	d.waitForLine("ready")
 	return d
 }
 
-// The method starts starts a launcher with the file, or with these arguments. The launcher is
+// start starts a launcher with the file of the site, or with these arguments. The launcher is
 // drained at the end of the test.
-func (s *site) starts(args ...string) *daemon {
+func (s *site) start(args ...string) *daemon {
 	s.t.Helper()
 	if len(args) == 0 {
 		args = []string{"-f", s.file()}
@@ -242,11 +241,11 @@ func (d *daemon) begin() {
 		close(d.lines)
 		d.cmd.Wait()
 	}()
-	d.t.Cleanup(func() { d.stops() })
+	d.t.Cleanup(func() { d.stop() })
 }
 
-// The method prints waits for a line with the text on standard output, and returns the line.
-func (d *daemon) prints(text string) string {
+// waitForLine waits for a line with the text on standard output, and returns the line.
+func (d *daemon) waitForLine(text string) string {
 	d.t.Helper()
 	late := time.NewTimer(tooLong)
 	defer late.Stop()
@@ -265,8 +264,8 @@ func (d *daemon) prints(text string) string {
 	}
 }
 
-// The method logs waits until the log contains the text.
-func (d *daemon) logs(text string) {
+// waitForLog waits until the log contains the text.
+func (d *daemon) waitForLog(text string) {
 	d.t.Helper()
 	late := time.NewTimer(tooLong)
 	defer late.Stop()
@@ -279,8 +278,8 @@ func (d *daemon) logs(text string) {
 	}
 }
 
-// The method stops drains the launcher, and returns its exit code.
-func (d *daemon) stops() int {
+// stop drains the launcher, and returns its exit code.
+func (d *daemon) stop() int {
 	d.t.Helper()
 	d.cmd.Process.Signal(syscall.SIGTERM)
 	return d.ends()

@@ -37,7 +37,7 @@ func release(pipe string) {
 // commands after it might wait, too.
 func (s *site) refuses(want string, args ...string) {
 	s.t.Helper()
-	_, stderr, code := s.says(args...)
+	_, stderr, code := s.run(args...)
 	testkit.Equal(s.t, "error of "+strings.Join(args, " "), stderr, want+"\n")
 	testkit.Equal(s.t, "exit code", code, 1)
 	if s.t.Failed() {
@@ -56,9 +56,9 @@ func TestReload_RefusesNamedPipe(t *testing.T) {
 	pipe := s.pipe("pipe")
 	wrote := make(chan error, 1)
 	go func() { wrote <- os.WriteFile(pipe, text, 0o600) }()
-	d := s.starts("-f", pipe)
+	d := s.start("-f", pipe)
 	t.Cleanup(func() { release(pipe) })
-	d.prints("ready")
+	d.waitForLine("ready")
 	if err := <-wrote; err != nil {
 		t.Fatal(err)
 	}
@@ -69,8 +69,8 @@ func TestReload_RefusesNamedPipe(t *testing.T) {
 	s.refuses(notUpgraded, "upgrade", "--dir", dir, "-f", pipe)
 	s.refuses(notUpgraded, "upgrade", "--dir", dir, "--dry-run")
 	d.cmd.Process.Signal(syscall.SIGHUP)
-	d.logs("msg=reload error=\"" + pipe + ":" + onlyOnce)
-	testkit.Equal(t, "exit code of the launcher", d.stops(), 0)
+	d.waitForLog("msg=reload error=\"" + pipe + ":" + onlyOnce)
+	testkit.Equal(t, "exit code of the launcher", d.stop(), 0)
 }
 
 // A file of env_file that has become a named pipe is refused by a reload and an upgrade, at its
@@ -81,7 +81,7 @@ func TestReload_RefusesNamedPipeAsEnvFile(t *testing.T) {
 	if err := os.WriteFile(variables, []byte("A=1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := s.runs()
+	d := s.startReady()
 	if err := os.Remove(variables); err != nil {
 		t.Fatal(err)
 	}
@@ -92,8 +92,8 @@ func TestReload_RefusesNamedPipeAsEnvFile(t *testing.T) {
 	s.refuses(want, "reload", "-f", s.file())
 	s.refuses("launcher: not upgraded to "+command+": the new program cannot take over: "+want+"; this launcher goes on", "upgrade", "-f", s.file(), "--dry-run")
 	d.cmd.Process.Signal(syscall.SIGHUP)
-	d.logs("msg=reload error=\"" + want)
-	testkit.Equal(t, "exit code of the launcher", d.stops(), 0)
+	d.waitForLog("msg=reload error=\"" + want)
+	testkit.Equal(t, "exit code of the launcher", d.stop(), 0)
 }
 
 // A command that needs the file only to find the launcher's directory does not read a named pipe,
@@ -101,7 +101,7 @@ func TestReload_RefusesNamedPipeAsEnvFile(t *testing.T) {
 // file it reads.
 func TestCommands_DoNotReadNamedPipeToFindLauncher(t *testing.T) {
 	s := newSite(t, web)
-	d := s.runs()
+	d := s.startReady()
 	pipe := s.pipe("pipe")
 	t.Cleanup(func() { release(pipe) })
 	for _, args := range [][]string{{"status"}, {"stop", "web"}, {"reload"}, {"upgrade", "--dry-run"}} {
@@ -109,8 +109,8 @@ func TestCommands_DoNotReadNamedPipeToFindLauncher(t *testing.T) {
 	}
 	s.refuses("launcher: the launcher was started with "+s.file()+", not with "+pipe+"; nothing was applied. Edit "+s.file()+", or start a launcher with "+pipe,
 		"reload", "-f", pipe, "--dir", filepath.Join(s.dir, "s"))
-	if _, stderr, code := s.says("status", "-f", pipe, "--dir", filepath.Join(s.dir, "s")); code != 0 {
+	if _, stderr, code := s.run("status", "-f", pipe, "--dir", filepath.Join(s.dir, "s")); code != 0 {
 		t.Errorf("status with --dir: exit code %d, %s", code, stderr)
 	}
-	testkit.Equal(t, "exit code of the launcher", d.stops(), 0)
+	testkit.Equal(t, "exit code of the launcher", d.stop(), 0)
 }

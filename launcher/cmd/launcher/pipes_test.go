@@ -55,7 +55,7 @@ func TestRun_ContinuesWhenReaderOfOutputExits(t *testing.T) {
 		}
 		rest("stdout", stdout)
 		for _, group := range []string{"web", "prints"} { // the launcher writes its log to stderr, and the output of the group prints to stdout
-			testkit.Equal(t, "output of restart", s.must("restart", group, "--wait"), "all processes have been replaced\n")
+			testkit.Equal(t, "output of restart", s.mustRun("restart", group, "--wait"), "all processes have been replaced\n")
 		}
 		testkit.Equal(t, "processes ignore SIGPIPE", s.ignores("prints", syscall.SIGPIPE), false)
 		cmd.Process.Signal(syscall.SIGTERM)
@@ -102,7 +102,7 @@ func TestRun_ContinuesWhenReaderOfOutputStalls(t *testing.T) {
 			// and the launcher logs that.
 			s.write(strings.Replace(web, `"{id}"`, `"{id}", --ready-after, "-1s"`, 1) + "    protocol: grpc\n")
 			cmd.Process.Signal(syscall.SIGHUP)
-			s.until("web is being rolled", func(h health) bool { return len(h.Groups[0].Processes) == 2 })
+			s.waitUntil("web is being rolled", func(h health) bool { return len(h.Groups[0].Processes) == 2 })
 			cmd.Process.Signal(syscall.SIGTERM)
 		}
 		select {
@@ -132,7 +132,7 @@ func full(t *testing.T) *os.File {
 	return w
 }
 
-// The function ignores reports whether the process of a group ignores a signal.
+// ignores reports whether the process of a group ignores a signal.
 func (s *site) ignores(group string, sig syscall.Signal) bool {
 	s.t.Helper()
 	var h struct {
@@ -141,7 +141,7 @@ func (s *site) ignores(group string, sig syscall.Signal) bool {
 			Processes []struct{ Pid int }
 		}
 	}
-	if err := json.Unmarshal([]byte(s.must("status")), &h); err != nil {
+	if err := json.Unmarshal([]byte(s.mustRun("status")), &h); err != nil {
 		s.t.Fatal(err)
 	}
 	for _, g := range h.Groups {

@@ -35,16 +35,16 @@ process_groups:
 	shown   = "nothing was applied\n"
 )
 
-// The method breaks writes and reloads a file with which the group web cannot start, because a file
-// named bad exists. It checks that the roll fails.
-func (s *site) breaks(yaml string) (mend func()) {
+// breakConfig writes and reloads a file with which the group web cannot start, because a file named
+// bad exists. It checks that the roll fails.
+func (s *site) breakConfig(yaml string) (mend func()) {
 	s.t.Helper()
 	bad := filepath.Join(s.dir, "bad")
 	if err := os.WriteFile(bad, nil, 0o600); err != nil {
 		s.t.Fatal(err)
 	}
 	s.write(yaml)
-	_, stderr, code := s.says("reload", "-f", s.file(), "--wait")
+	_, stderr, code := s.run("reload", "-f", s.file(), "--wait")
 	if code != 1 || !strings.Contains(stderr, "the roll has failed") {
 		s.t.Errorf("exit code %d, %s", code, stderr)
 	}
@@ -59,51 +59,51 @@ func (s *site) breaks(yaml string) (mend func()) {
 // that was loaded last.
 func TestReload_ComparesWithRunningConfigurationAfterRollback(t *testing.T) {
 	s := newSite(t, breaks)
-	s.runs()
+	s.startReady()
 	next := strings.Replace(breaks, `"1"`, `"2"`, 1)
-	mend := s.breaks(next)
-	testkit.Equal(t, "changes of the same file", s.must("reload", "--dry-run"), rolls+shown)
+	mend := s.breakConfig(next)
+	testkit.Equal(t, "changes of the same file", s.mustRun("reload", "--dry-run"), rolls+shown)
 	s.write(breaks)
-	testkit.Equal(t, "changes of the previous file", s.must("reload", "--wait"), nothing)
+	testkit.Equal(t, "changes of the previous file", s.mustRun("reload", "--wait"), nothing)
 
 	limits := "~ other: health_check_timeout: 30s → 1m0s (at once)\n"
 	next = strings.Replace(next, "'{id}']", "'{id}'], health_check_timeout: 1m", 1)
 	s.write(next)
-	testkit.Equal(t, "changes of a third file", s.must("reload", "--dry-run"), rolls+limits+shown)
+	testkit.Equal(t, "changes of a third file", s.mustRun("reload", "--dry-run"), rolls+limits+shown)
 	mend()
-	testkit.Equal(t, "applied changes", s.must("reload", "--wait"), rolls+limits+"applied\n")
+	testkit.Equal(t, "applied changes", s.mustRun("reload", "--wait"), rolls+limits+"applied\n")
 	testkit.Equal(t, "revision", s.health().Groups[0].Revision, 3)
-	testkit.Equal(t, "second reload", s.must("reload"), nothing)
+	testkit.Equal(t, "second reload", s.mustRun("reload"), nothing)
 }
 
 // If a roll was paused and then abandoned by a restart, a reload shows the changes from the
 // configuration that the group has returned to.
 func TestReload_ComparesWithRunningConfigurationAfterAbandonedRoll(t *testing.T) {
 	s := newSite(t, strings.Replace(breaks, "rollback", "pause", 1))
-	s.runs()
+	s.startReady()
 	next := strings.NewReplacer(`"1"`, `"2"`, "rollback", "pause").Replace(breaks)
-	mend := s.breaks(next)
+	mend := s.breakConfig(next)
 	given := "~ web: the roll to revision 2 is paused, and given up for another one (rolls the group)\n"
-	testkit.Equal(t, "changes of the same file", s.must("reload", "--dry-run"), rolls+given+shown)
-	testkit.Equal(t, "output of restart", s.must("restart", "web", "--wait"), "all processes have been replaced\n")
-	testkit.Equal(t, "changes of the same file after the restart", s.must("reload", "--dry-run"), rolls+shown)
+	testkit.Equal(t, "changes of the same file", s.mustRun("reload", "--dry-run"), rolls+given+shown)
+	testkit.Equal(t, "output of restart", s.mustRun("restart", "web", "--wait"), "all processes have been replaced\n")
+	testkit.Equal(t, "changes of the same file after the restart", s.mustRun("reload", "--dry-run"), rolls+shown)
 	mend()
-	testkit.Equal(t, "applied changes", s.must("reload", "--wait"), rolls+"applied\n")
-	testkit.Equal(t, "second reload", s.must("reload"), nothing)
+	testkit.Equal(t, "applied changes", s.mustRun("reload", "--wait"), rolls+"applied\n")
+	testkit.Equal(t, "second reload", s.mustRun("reload"), nothing)
 }
 
 // A group that was adopted from an earlier launcher is reloaded as any other group.
 func TestReload_ChangesAdoptedGroup(t *testing.T) {
 	kept := "state_dir: STATE\nprocess_groups:\n  - {name: web, command: RUNNER, args: [--process-id, '{id}'], env: {REV: '1'}, on_launcher_death: keep}\n"
 	s := newSite(t, kept)
-	d := s.runs()
+	d := s.startReady()
 	next := strings.Replace(kept, "'1'", "'2'", 1)
 	s.write(next)
-	testkit.Equal(t, "applied changes", s.must("reload", "--wait"), rolls+"applied\n")
+	testkit.Equal(t, "applied changes", s.mustRun("reload", "--wait"), rolls+"applied\n")
 	testkit.Equal(t, "revision", s.health().Groups[0].Revision, 2)
 	s.write(next + "  - {name: other, command: RUNNER, args: [--process-id, '{id}'], on_launcher_death: keep}\n")
 	d.cmd.Process.Signal(syscall.SIGHUP)
-	s.until("there are two groups", func(h health) bool { return len(h.Groups) == 2 && h.Groups[1].Ready == 1 })
+	s.waitUntil("there are two groups", func(h health) bool { return len(h.Groups) == 2 && h.Groups[1].Ready == 1 })
 }
 
 // A removed group cannot be added again before it has stopped; the preview says so.
@@ -111,21 +111,21 @@ func TestReload_RefusesToAddGroupThatIsStillStopping(t *testing.T) {
 	other := "state_dir: STATE\ntotal_deadline: 2h\nprocess_groups:\n  - {name: other, command: RUNNER, args: [--process-id, '{id}']}\n"
 	both := other + "  - {name: web, command: RUNNER, args: [--process-id, '{id}', --behavior, hang], shutdown: {max_duration: 1h}}\n"
 	s := newSite(t, both)
-	s.runs()
+	s.startReady()
 	s.write(other)
-	testkit.Equal(t, "reload without --wait", s.must("reload"), "- web (stops the group)\nbeing applied\n")
+	testkit.Equal(t, "reload without --wait", s.mustRun("reload"), "- web (stops the group)\nbeing applied\n")
 	s.write(both)
 	refused := "a group of this name was removed and has not ended yet; wait until it has ended, as the reload that removed it does, and add it again"
-	testkit.Equal(t, "preview", s.must("reload", "--dry-run"), "+ web (starts the group)\n! web: "+refused+" (refused)\n"+shown)
-	_, stderr, code := s.says("reload", "-f", s.file())
+	testkit.Equal(t, "preview", s.mustRun("reload", "--dry-run"), "+ web (starts the group)\n! web: "+refused+" (refused)\n"+shown)
+	_, stderr, code := s.run("reload", "-f", s.file())
 	if code != 1 || stderr != s.file()+":5:6: process_groups[1].name: "+refused+"\n" {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	s.killsAll(1)
-	s.until("the group is removed", func(h health) bool { return len(h.Groups) == 1 })
-	testkit.Equal(t, "reload after the group has stopped", s.must("reload", "--wait"), "+ web (starts the group)\napplied\n")
+	s.waitUntil("the group is removed", func(h health) bool { return len(h.Groups) == 1 })
+	testkit.Equal(t, "reload after the group has stopped", s.mustRun("reload", "--wait"), "+ web (starts the group)\napplied\n")
 	s.write(other)
-	s.must("reload")
+	s.mustRun("reload")
 	s.killsAll(1)
 }
 
@@ -133,15 +133,15 @@ func TestReload_RefusesToAddGroupThatIsStillStopping(t *testing.T) {
 // changed.
 func TestReload_ReportsErrorByLineAndChangesNothing(t *testing.T) {
 	s := newSite(t, web)
-	d := s.runs()
+	d := s.startReady()
 	s.write(web + "    logs: {dir: /dev/null/logs}\n")
-	_, stderr, code := s.says("reload", "-f", s.file())
+	_, stderr, code := s.run("reload", "-f", s.file())
 	want := s.file() + ":6:12: process_groups[0].logs.dir: mkdir /dev/null"
 	if code != 1 || !strings.HasPrefix(stderr, want) {
 		t.Fatalf("exit code %d, %swant %s…", code, stderr, want)
 	}
 	d.cmd.Process.Signal(syscall.SIGHUP)
-	d.logs(`msg=reload error="` + want)
+	d.waitForLog(`msg=reload error="` + want)
 	testkit.Equal(t, "revision", s.health().Groups[0].Revision, 1)
 }
 
@@ -149,7 +149,7 @@ func TestReload_ReportsErrorByLineAndChangesNothing(t *testing.T) {
 // of the same file is accepted.
 func TestReload_RefusesOtherFileThanLauncherWasStartedWith(t *testing.T) {
 	s := newSite(t, web)
-	s.runs()
+	s.startReady()
 	was := s.file()
 	other := filepath.Join(s.dir, "other.yaml")
 	s.write(web + "    health_check_timeout: 2m\n")
@@ -161,13 +161,13 @@ func TestReload_RefusesOtherFileThanLauncherWasStartedWith(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dry := range []string{"--dry-run", "--wait"} {
-		out, stderr, code := s.says("reload", "-f", other, dry)
+		out, stderr, code := s.run("reload", "-f", other, dry)
 		if want := "launcher: the launcher was started with " + was + ", not with " + other + "; "; code != 1 || !strings.HasPrefix(stderr, want) {
 			t.Errorf("exit code %d, %s\nwant %s…", code, stderr, want)
 		}
 		testkit.Equal(t, "output", out, "")
 	}
-	out, stderr, _ := s.says("reload", "-f", "link.yaml")
+	out, stderr, _ := s.run("reload", "-f", "link.yaml")
 	testkit.Equal(t, "reload by a symbolic link, with "+stderr, out, "~ web: health_check_timeout: 30s → 2m0s (at once)\nbeing applied\n")
 }
 
@@ -176,19 +176,19 @@ func TestReload_RefusesOtherFileThanLauncherWasStartedWith(t *testing.T) {
 func TestReload_BySecondSIGHUPDoesNotWaitForFirst(t *testing.T) {
 	other := "state_dir: STATE\ntotal_deadline: 2h\nprocess_groups:\n  - {name: other, command: RUNNER, args: [--process-id, '{id}']}\n"
 	s := newSite(t, other+"  - {name: web, command: RUNNER, args: [--process-id, '{id}', --behavior, hang], shutdown: {max_duration: 20s}}\n")
-	d := s.runs()
+	d := s.startReady()
 	s.write(other)
 	d.cmd.Process.Signal(syscall.SIGHUP)
-	s.until("web is stopping", func(h health) bool { return h.Groups[1].Message == "stopping" })
+	s.waitUntil("web is stopping", func(h health) bool { return h.Groups[1].Message == "stopping" })
 	s.write(strings.Replace(other, "name: other,", "name: other, desired_instances: 2,", 1))
 	d.cmd.Process.Signal(syscall.SIGHUP)
-	s.until("other has two processes", func(h health) bool { return h.Groups[0].Ready == 2 })
+	s.waitUntil("other has two processes", func(h health) bool { return h.Groups[0].Ready == 2 })
 	if len(s.health().Groups) != 2 {
 		t.Fatal("the second reload has waited for web")
 	}
 	s.killsAll(1)
-	s.until("the group is removed", func(h health) bool { return len(h.Groups) == 1 })
-	d.stops()
+	s.waitUntil("the group is removed", func(h health) bool { return len(h.Groups) == 1 })
+	d.stop()
 	for _, change := range []string{"SIGHUP: - web (stops the group)", "SIGHUP: ~ other: desired_instances: 1 → 2 (starts or stops some)"} {
 		if n := strings.Count(d.log(), change); n != 1 {
 			t.Errorf("%q is in the log %d times:\n%s", change, n, d.log())
@@ -200,10 +200,10 @@ func TestReload_BySecondSIGHUPDoesNotWaitForFirst(t *testing.T) {
 // even if a roll then fails, and otherwise next to the error.
 func TestReload_BySIGHUPLogsItsChangesOnceEvenIfItFails(t *testing.T) {
 	s := newSite(t, breaks)
-	d := s.runs()
+	d := s.startReady()
 	s.write(strings.Replace(breaks, "STATE", "STATEx", 1))
 	d.cmd.Process.Signal(syscall.SIGHUP)
-	d.logs("msg=reload error=\"launcher: the changes in ")
+	d.waitForLog("msg=reload error=\"launcher: the changes in ")
 	refused := `msg=reload change="~ state_dir: `
 	testkit.Equal(t, "refused changes in the log", strings.Count(d.log(), refused), 1)
 
@@ -212,9 +212,9 @@ func TestReload_BySIGHUPLogsItsChangesOnceEvenIfItFails(t *testing.T) {
 	}
 	s.write(strings.Replace(breaks, `"1"`, `"2"`, 1))
 	d.cmd.Process.Signal(syscall.SIGHUP)
-	d.logs("msg=reload error=\"launcher: group \\\"web\\\": the roll has failed")
+	d.waitForLog("msg=reload error=\"launcher: group \\\"web\\\": the roll has failed")
 	begun := "SIGHUP: ~ web: env.REV"
-	d.logs(begun) // the printer and the log do not wait for each other, so wait for both
+	d.waitForLog(begun) // the printer and the log do not wait for each other, so wait for both
 	testkit.Equal(t, "applied changes in the log", strings.Count(d.log(), begun), 1)
 	testkit.Equal(t, "changes logged by the command", strings.Count(d.log(), "msg=reload change="), strings.Count(d.log(), refused))
 }
@@ -224,16 +224,16 @@ func TestReload_BySIGHUPLogsItsChangesOnceEvenIfItFails(t *testing.T) {
 func TestReload_InterruptedByStopIsNotLoggedAsError(t *testing.T) {
 	both := breaks + "  - {name: slow, command: RUNNER, args: [--process-id, '{id}']}\n"
 	s := newSite(t, both)
-	d := s.runs()
+	d := s.startReady()
 	if err := os.WriteFile(filepath.Join(s.dir, "bad"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	slow := "name: slow, command: RUNNER, args: ["
 	s.write(strings.NewReplacer(`"1"`, `"2"`, slow, slow+"--ready-after, '-1s', ").Replace(both))
 	d.cmd.Process.Signal(syscall.SIGHUP)
-	d.logs("it has been rolled back")
-	s.until("slow is being rolled", func(h health) bool { return len(h.Groups[2].Processes) == 2 })
-	d.stops()
+	d.waitForLog("it has been rolled back")
+	s.waitUntil("slow is being rolled", func(h health) bool { return len(h.Groups[2].Processes) == 2 })
+	d.stop()
 	var lines []string
 	for l := range strings.Lines(d.log()) {
 		if _, says, ok := strings.Cut(l, "msg=reload "); ok {
@@ -255,7 +255,7 @@ func TestReload_ReportsWhatWasAppliedWhenFileChangesAfterPreview(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, web)
-			d := s.runs()
+			d := s.startReady()
 			second := filepath.Join(s.dir, "second")
 			s.write(c.then)
 			if err := os.Rename(s.file(), second); err != nil {
@@ -263,10 +263,10 @@ func TestReload_ReportsWhatWasAppliedWhenFileChangesAfterPreview(t *testing.T) {
 			}
 			s.write(web + "    health_check_timeout: 2m\n")
 			dir := s.afterPreview(func() error { return os.Rename(second, s.file()) })
-			out, stderr, code := s.says("reload", "--dir", dir)
+			out, stderr, code := s.run("reload", "--dir", dir)
 			testkit.Equal(t, "exit code, with "+stderr, code, 0)
 			testkit.Equal(t, "output", out, "~ web: health_check_timeout: 30s → 2m0s (at once)\n"+c.says)
-			d.stops()
+			d.stop()
 			if strings.Contains(d.log(), "2m0s") || !strings.Contains(d.log(), c.taken) {
 				t.Errorf("the log:\n%s", d.log())
 			}
@@ -341,30 +341,30 @@ func TestReload_RefusesGroupWhoseAddressAnotherUsesUntilThatStops(t *testing.T) 
 		return other + fmt.Sprintf("  - {name: %s, command: RUNNER, args: [--process-id, '{id}'], listeners: [{name: http, address: '%s'}]}\n", name, address)
 	}
 	s := newSite(t, listens("web"))
-	s.runs()
+	s.startReady()
 	s.write(listens("web2"))
 	refused := fmt.Sprintf("group \"web\" listens on tcp %s until its last process has ended; remove \"web\" by one reload, and add \"web2\" by a later one", address)
-	testkit.Equal(t, "preview", s.must("reload", "--dry-run"), "- web (stops the group)\n+ web2 (starts the group)\n! web2: "+refused+" (refused)\n"+shown)
-	_, stderr, code := s.says("reload", "-f", s.file())
+	testkit.Equal(t, "preview", s.mustRun("reload", "--dry-run"), "- web (stops the group)\n+ web2 (starts the group)\n! web2: "+refused+" (refused)\n"+shown)
+	_, stderr, code := s.run("reload", "-f", s.file())
 	if code != 1 || !strings.Contains(stderr, refused) {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	testkit.Equal(t, "number of groups after the refused reload", len(s.health().Groups), 2)
 
 	s.write(other)
-	s.must("reload", "--wait")
+	s.mustRun("reload", "--wait")
 	_, port, _ := net.SplitHostPort(address)
 	two := listens("web") + strings.TrimPrefix(strings.ReplaceAll(listens("web2"), "127.0.0.1:", "localhost:"), other)
 	s.write(two)
 	another := fmt.Sprintf("group \"web\" already listens on tcp %s, which conflicts with tcp localhost:%s; choose another address", address, port)
-	testkit.Equal(t, "preview of two new groups", s.must("reload", "--dry-run"), "+ web (starts the group)\n+ web2 (starts the group)\n! web2: "+another+" (refused)\n"+shown)
-	_, stderr, code = s.says("reload", "-f", s.file())
+	testkit.Equal(t, "preview of two new groups", s.mustRun("reload", "--dry-run"), "+ web (starts the group)\n+ web2 (starts the group)\n! web2: "+another+" (refused)\n"+shown)
+	_, stderr, code = s.run("reload", "-f", s.file())
 	if code != 1 || !strings.Contains(stderr, another) {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 
 	s.write(other)
-	s.must("reload", "--wait")
+	s.mustRun("reload", "--wait")
 	s.write(listens("web2"))
-	testkit.Equal(t, "reload in two steps", s.must("reload", "--wait"), "+ web2 (starts the group)\napplied\n")
+	testkit.Equal(t, "reload in two steps", s.mustRun("reload", "--wait"), "+ web2 (starts the group)\napplied\n")
 }

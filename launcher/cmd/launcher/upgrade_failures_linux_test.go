@@ -25,16 +25,16 @@ process_groups:
     args: [-c, 'trap "" PIPE; bash -c "trap \"exit 0\" TERM; systemd-notify --ready --pid=\$\$; touch DIR/up; while :; do sleep 0.01; done" </dev/null & until [ -e DIR/up ]; do sleep 0.01; done']
     protocol: notify
 `)
-	d := s.runs()
-	d.logs("takes the place")
-	d.awaits("exited", func(status) bool { return d.zombies() == 1 })
+	d := s.startReady()
+	d.waitForLog("takes the place")
+	d.waitForStatus("exited", func(status) bool { return d.zombies() == 1 })
 	before := d.status().pids()
 	for range 2 {
-		d.must("upgrade")
-		testkit.Equal(t, "processes", d.awaits("settled", settled).pids(), before)
+		d.mustRun("upgrade")
+		testkit.Equal(t, "processes", d.waitForStatus("settled", settled).pids(), before)
 		testkit.Equal(t, "zombies", d.zombies(), 0)
 	}
-	d.must("stop", "web-1", "--wait", "--no-replacement")
+	d.mustRun("stop", "web-1", "--wait", "--no-replacement")
 }
 
 // If the new program fails long before it could take over, for instance because its flags or its
@@ -42,7 +42,7 @@ process_groups:
 func TestUpgrade_ExecutesOldProgramIfNewOneFailsBeforeTakeover(t *testing.T) {
 	s := newSite(t, webFile+`    env: {API_TOKEN: hunter2hunter2}
 `)
-	d := s.runs()
+	d := s.startReady()
 	before := d.status().pids()
 	bad := filepath.Join(s.dir, "bad.yaml")
 	if err := os.WriteFile(bad, []byte("colour: green\n"), 0o600); err != nil {
@@ -54,28 +54,28 @@ func TestUpgrade_ExecutesOldProgramIfNewOneFailsBeforeTakeover(t *testing.T) {
 		"run --dir " + filepath.Join(s.dir, "s") + " --desired -1 -- /bin/true": "Desired",
 		"run -f /nowhere/hunter2hunter2.yaml":                                   "/nowhere/***.yaml", // the secret in the path is masked in the error
 	} {
-		_, stderr, code := s.says("upgrade", "-f", s.file(), s.liar("exec "+command+" "+args))
+		_, stderr, code := s.run("upgrade", "-f", s.file(), s.liar("exec "+command+" "+args))
 		if code != 1 || !strings.Contains(stderr, "has taken over, and has failed") || !strings.Contains(stderr, want) {
 			t.Errorf("%s: code %d\n%s\nwant: %s", args, code, stderr, want)
 		}
-		testkit.Equal(t, "processes", d.awaits("settled", settled).pids(), before)
+		testkit.Equal(t, "processes", d.waitForStatus("settled", settled).pids(), before)
 	}
-	d.must("upgrade")
-	testkit.Equal(t, "processes", d.awaits("settled", settled).pids(), before)
+	d.mustRun("upgrade")
+	testkit.Equal(t, "processes", d.waitForStatus("settled", settled).pids(), before)
 }
 
 // If the new program ends before it has taken over, the launcher is gone, and the command says so
 // at once.
 func TestUpgrade_SaysThatNewProgramEndedBeforeTakeover(t *testing.T) {
 	s := newSite(t, webFile)
-	d := s.runs()
+	d := s.startReady()
 	pid, _ := d.guardian()
 	guardian, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(guardian)
-	_, stderr, code := s.says("upgrade", "-f", s.file(), s.liar("exit 3"))
+	_, stderr, code := s.run("upgrade", "-f", s.file(), s.liar("exit 3"))
 	if code != 1 || !strings.HasPrefix(stderr, "launcher: the new program has ended before it has taken over") {
 		t.Errorf("code %d: %s", code, stderr)
 	}
@@ -109,11 +109,11 @@ process_groups:
 	d := s.daemon(exec.Command(program, "run", "-f", s.file()))
 	d.cmd.Env = s.environment()
 	d.begin()
-	d.prints("ready")
+	d.waitForLine("ready")
 	if err := os.Rename(s.liar("exit 1"), program); err != nil {
 		t.Fatal(err)
 	}
-	d.must("restart", "web", "--wait")
+	d.mustRun("restart", "web", "--wait")
 	_, name := d.guardian()
 	if name != "launcher" {
 		t.Errorf("the guardian is called %q", name)
@@ -147,8 +147,8 @@ process_groups:
     env: {API_TOKEN: first-secret}
     protocol: signals
 `)
-	d := s.runs()
-	d.awaits("up", func(status) bool { _, err := os.Stat(filepath.Join(s.dir, "up")); return err == nil })
+	d := s.startReady()
+	d.waitForStatus("up", func(status) bool { _, err := os.Stat(filepath.Join(s.dir, "up")); return err == nil })
 	if err := os.WriteFile(filepath.Join(s.dir, "secret"), []byte("it was first-secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -156,10 +156,10 @@ process_groups:
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.must("upgrade")
+	d.mustRun("upgrade")
 	s.write(strings.Replace(string(text), "first-secret", "second-secret", 1))
-	d.must("reload", "--wait")
-	if line := d.prints("it was "); !strings.HasSuffix(line, "it was ***") {
+	d.mustRun("reload", "--wait")
+	if line := d.waitForLine("it was "); !strings.HasSuffix(line, "it was ***") {
 		t.Error(line)
 	}
 }
@@ -188,11 +188,11 @@ process_groups:
     args: [-c, 'trap "sleep 0.5; exit 0" TERM; touch DIR/up; while :; do sleep 0.01; done']
     protocol: signals
 `)
-		d := s.runs()
-		d.awaits("up", func(status) bool { _, err := os.Stat(filepath.Join(s.dir, "up")); return err == nil })
+		d := s.startReady()
+		d.waitForStatus("up", func(status) bool { _, err := os.Stat(filepath.Join(s.dir, "up")); return err == nil })
 		// SIGTERM and SIGINT are handed over. SIGTERM stops the launcher, and SIGINT is left out,
 		// because it would kill the process.
-		s.says("upgrade", "-f", s.file(), s.liar("SWANSONG_UPGRADE_SIGNALS=15,2 exec "+command+" "+args))
+		s.run("upgrade", "-f", s.file(), s.liar("SWANSONG_UPGRADE_SIGNALS=15,2 exec "+command+" "+args))
 		testkit.Equal(t, "exit code after "+args, d.ends(), 0)
 		if log := d.log(); strings.Contains(log, "FORCED") || strings.Contains(log, "KILLED") {
 			t.Errorf("a process was killed\n%s", log)
@@ -217,7 +217,7 @@ process_groups:
 	}
 	defer used.Close()
 	s := newSite(t, fmt.Sprintf(yaml, "127.0.0.1:0"))
-	d := s.runs()
+	d := s.startReady()
 	before := d.status().pids()
 	other := filepath.Join(s.dir, "other.yaml")
 	free, err := os.ReadFile(s.file())
@@ -229,15 +229,15 @@ process_groups:
 		t.Fatal(err)
 	}
 	s.write(inUse)
-	_, stderr, code := s.says("upgrade", "-f", s.file())
+	_, stderr, code := s.run("upgrade", "-f", s.file())
 	if code != 1 || !strings.Contains(stderr, s.file()+":3:11: metrics.address: ") || !strings.Contains(stderr, "address already in use") {
 		t.Errorf("code %d\n%s", code, stderr)
 	}
 	testkit.Equal(t, "processes", d.status().pids(), before)
 	s.write(string(free))
-	d.must("upgrade", s.liar("exec "+command+" run -f "+other))
-	d.logs("metrics are not served; correct their address, and upgrade again")
-	testkit.Equal(t, "processes", d.awaits("settled", settled).pids(), before)
+	d.mustRun("upgrade", s.liar("exec "+command+" run -f "+other))
+	d.waitForLog("metrics are not served; correct their address, and upgrade again")
+	testkit.Equal(t, "processes", d.waitForStatus("settled", settled).pids(), before)
 }
 
 // The launcher with its own address for metrics can be upgraded, and serves them again.
@@ -251,10 +251,10 @@ process_groups:
     command: RUNNER
     args: [--process-id, "{id}"]
 `)
-	d := s.runs()
+	d := s.startReady()
 	for range 2 {
-		d.must("upgrade")
-		d.prints("metrics at http://" + address)
+		d.mustRun("upgrade")
+		d.waitForLine("metrics at http://" + address)
 	}
 }
 
@@ -278,20 +278,20 @@ process_groups:
 		}
 	}
 	t.Cleanup(func() { go readAll() }) // the launcher ends only when its output is read
-	d.prints("ready")
+	d.waitForLine("ready")
 	if err := os.WriteFile(filepath.Join(s.dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d.awaits("printed", func(status) bool { _, err := os.Stat(filepath.Join(s.dir, "printed")); return err == nil })
-	_, stderr, code := s.says("upgrade", "-f", s.file())
+	d.waitForStatus("printed", func(status) bool { _, err := os.Stat(filepath.Join(s.dir, "printed")); return err == nil })
+	_, stderr, code := s.run("upgrade", "-f", s.file())
 	if code != 1 || !strings.Contains(stderr, "the reader of this output did not take the last lines within 1s; this launcher goes on") {
 		t.Fatalf("code %d\n%s", code, stderr)
 	}
 	for n := 0; n < lines; n++ {
-		d.prints("| xxx")
+		d.waitForLine("| xxx")
 	}
 	go readAll()
-	d.must("upgrade")
+	d.mustRun("upgrade")
 }
 
 // zombies returns how many children of the launcher have exited and have not been reaped.

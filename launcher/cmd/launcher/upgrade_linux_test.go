@@ -43,11 +43,11 @@ type process struct {
 	Since     time.Time
 }
 
-// mustAt is like must, for a command that finds the launcher by its directory, whatever the file
-// says.
-func (d *daemon) mustAt(args ...string) string {
+// mustRunAt is like mustRun, for a command that finds the launcher by its directory, whatever the
+// file says.
+func (d *daemon) mustRunAt(args ...string) string {
 	d.t.Helper()
-	stdout, stderr, code := d.says(append(args, "--dir", filepath.Join(d.dir, "s"))...)
+	stdout, stderr, code := d.run(append(args, "--dir", filepath.Join(d.dir, "s"))...)
 	if code != 0 {
 		d.t.Fatalf("launcher %q: exit code %d\n%s%s", args, code, stdout, stderr)
 	}
@@ -56,7 +56,7 @@ func (d *daemon) mustAt(args ...string) string {
 
 func (d *daemon) status() (s status) {
 	d.t.Helper()
-	if err := json.Unmarshal([]byte(d.mustAt("status", "--json")), &s); err != nil {
+	if err := json.Unmarshal([]byte(d.mustRunAt("status", "--json")), &s); err != nil {
 		d.t.Fatal(err)
 	}
 	for i, g := range s.Groups { // leaves out the processes that have ended
@@ -65,9 +65,8 @@ func (d *daemon) status() (s status) {
 	return s
 }
 
-// The method awaits asks for the status again and again until the status satisfies the condition of
-// the test.
-func (d *daemon) awaits(what string, ok func(status) bool) status {
+// waitForStatus asks for the status again and again until it satisfies the condition ok.
+func (d *daemon) waitForStatus(what string, ok func(status) bool) status {
 	d.t.Helper()
 	for late := time.Now().Add(tooLong); ; {
 		s := d.status()
@@ -132,18 +131,18 @@ func TestUpgrade_KeepsProcessesTheirOutputAndExitCodes(t *testing.T) {
     protocol: signals
     restart_policy: {policy: never}
 `)
-	d := s.runs()
+	d := s.startReady()
 	before := d.status().pids()
 	dry := struct {
 		Program   string
 		Processes int
 	}{}
-	if err := json.Unmarshal([]byte(d.must("upgrade", "--dry-run", "--json")), &dry); err != nil {
+	if err := json.Unmarshal([]byte(d.mustRun("upgrade", "--dry-run", "--json")), &dry); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Equal(t, "dry run", fmt.Sprint(dry), fmt.Sprintf("{%s 5}", command))
 	for n := range 3 {
-		testkit.Equal(t, "upgrade", d.must("upgrade"), fmt.Sprintf("upgraded: %s has taken over with 5 processes\n", command))
+		testkit.Equal(t, "upgrade", d.mustRun("upgrade"), fmt.Sprintf("upgraded: %s has taken over with 5 processes\n", command))
 		if n == 1 { // the processes end while, or shortly before, the next program takes over
 			if err := os.WriteFile(filepath.Join(s.dir, "end"), nil, 0o600); err != nil {
 				t.Fatal(err)
@@ -151,17 +150,17 @@ func TestUpgrade_KeepsProcessesTheirOutputAndExitCodes(t *testing.T) {
 			break
 		}
 	}
-	d.must("upgrade")
-	after := d.awaits("ended", func(s status) bool { return len(s.pids()) == 3 }).pids()
+	d.mustRun("upgrade")
+	after := d.waitForStatus("ended", func(s status) bool { return len(s.pids()) == 3 }).pids()
 	for id, pid := range after {
 		testkit.Equal(t, "pid of "+id, pid, before[id])
 	}
-	d.logs("exit status 7")
-	d.logs("exit status 5")
-	if !strings.Contains(d.must("logs", "count", "--lines", "1000"), "count-1") {
+	d.waitForLog("exit status 7")
+	d.waitForLog("exit status 5")
+	if !strings.Contains(d.mustRun("logs", "count", "--lines", "1000"), "count-1") {
 		t.Error("the command logs shows no line")
 	}
-	d.must("stop", "count-1", "--wait", "--no-replacement")
+	d.mustRun("stop", "count-1", "--wait", "--no-replacement")
 	text, err := os.ReadFile(filepath.Join(s.dir, "logs", "count-1.log"))
 	if err != nil {
 		t.Fatal(err)
@@ -188,16 +187,16 @@ process_groups:
     args: [-c, 'printf first-; : > DIR/printed; until [ -e DIR/go ]; do sleep 0.01; done; echo second; exec sleep 1000']
     protocol: signals
 `)
-	d := s.runs()
+	d := s.startReady()
 	pid := d.status().pids()["half-1"]
 	for late := time.Now().Add(tooLong); !s.exists("printed") || unread(t, pid) > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(late) {
 			t.Fatal("the launcher does not read what the process has printed")
 		}
 	}
-	d.must("upgrade")
+	d.mustRun("upgrade")
 	s.touch("go")
-	if line := d.prints("second"); !strings.Contains(line, "first-second") {
+	if line := d.waitForLine("second"); !strings.Contains(line, "first-second") {
 		t.Errorf("the launcher prints %q", line)
 	}
 }
@@ -218,7 +217,7 @@ func unread(t *testing.T, pid int) int {
 	return n
 }
 
-// The method exists reports whether the directory of the site has a file with this name.
+// exists reports whether the directory of the site has a file with this name.
 func (s *site) exists(name string) bool {
 	_, err := os.Stat(filepath.Join(s.dir, name))
 	return err == nil
@@ -228,11 +227,11 @@ func (s *site) exists(name string) bool {
 // launcher goes on.
 func TestUpgrade_IfNewProgramRefusesOldLauncherContinues(t *testing.T) {
 	s := newSite(t, webFile)
-	d := s.runs()
+	d := s.startReady()
 	before := d.status().pids()
 	refused := func(want string, args ...string) {
 		t.Helper()
-		out, stderr, code := s.says(append([]string{"upgrade", "--dir", filepath.Join(s.dir, "s")}, args...)...)
+		out, stderr, code := s.run(append([]string{"upgrade", "--dir", filepath.Join(s.dir, "s")}, args...)...)
 		if code != 1 || out != "" || !strings.Contains(stderr, want) {
 			t.Errorf("upgrade %q: code %d\n%s%s\nwant: %s", args, code, out, stderr, want)
 		}
@@ -258,8 +257,8 @@ func TestUpgrade_IfNewProgramRefusesOldLauncherContinues(t *testing.T) {
 	s.write(webFile + "    listeners: [{name: app, address: '" + taken.Addr().String() + "'}]\n")
 	refused("address already in use")
 	s.write(webFile)
-	testkit.Equal(t, "upgrade --dry-run", d.must("upgrade", "--dry-run"), "the program could take over; nothing was done\n")
-	d.must("upgrade")
+	testkit.Equal(t, "upgrade --dry-run", d.mustRun("upgrade", "--dry-run"), "the program could take over; nothing was done\n")
+	d.mustRun("upgrade")
 	testkit.Equal(t, "processes", d.status().pids(), before)
 }
 
@@ -276,8 +275,8 @@ func TestUpgrade_KeepsTimeSinceWhichProcessIsInItsState(t *testing.T) {
     protocol: signals
     shutdown: {max_duration: 1h}
 `)
-	d := s.runs()
-	d.must("stop", "slow-1", "hang-1", "--no-replacement")
+	d := s.startReady()
+	d.mustRun("stop", "slow-1", "hang-1", "--no-replacement")
 	states := func(s status) map[string]process {
 		all := map[string]process{}
 		for _, g := range s.Groups {
@@ -290,11 +289,11 @@ func TestUpgrade_KeepsTimeSinceWhichProcessIsInItsState(t *testing.T) {
 	stopping := func(s status) bool {
 		return states(s)["slow-1"].State == "DRAINING" && states(s)["hang-1"].State == "BLOCKED" && states(s)["web-1"].State == "READY"
 	}
-	before := states(d.awaits("stopping", stopping))
+	before := states(d.waitForStatus("stopping", stopping))
 	for range 2 {
 		began := time.Now()
-		d.must("upgrade")
-		after := states(d.awaits("stopping", stopping))
+		d.mustRun("upgrade")
+		after := states(d.waitForStatus("stopping", stopping))
 		for id, b := range before {
 			a := after[id]
 			if a.State != b.State || !a.Since.Before(began) || a.Since.Before(b.Since.Add(-tooLong)) {
@@ -302,7 +301,7 @@ func TestUpgrade_KeepsTimeSinceWhichProcessIsInItsState(t *testing.T) {
 			}
 		}
 	}
-	d.must("signal", "hang-1", "slow-1", "KILL")
+	d.mustRun("signal", "hang-1", "slow-1", "KILL")
 }
 
 // If the new program fails after it was executed, the earlier one is executed again, with the same
@@ -311,7 +310,7 @@ func TestUpgrade_ExecutesOldProgramIfNewOneFails(t *testing.T) {
 	const yaml = webFile + `    listeners: [{name: app, address: '127.0.0.1:0'}]
 `
 	s := newSite(t, yaml)
-	d := s.runs()
+	d := s.startReady()
 	before := d.status().pids()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -329,31 +328,31 @@ func TestUpgrade_ExecutesOldProgramIfNewOneFails(t *testing.T) {
 	if err := os.WriteFile(script, []byte(lie), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	_, stderr, code := s.says("upgrade", "-f", s.file(), script)
+	_, stderr, code := s.run("upgrade", "-f", s.file(), script)
 	if want := "not upgraded: the other program has taken over, and has failed"; code != 1 || !strings.Contains(stderr, want) || !strings.Contains(stderr, "address already in use") {
 		t.Errorf("code %d\n%s\nwant: %s", code, stderr, want)
 	}
-	testkit.Equal(t, "processes", d.awaits("settled", settled).pids(), before)
-	d.logs("level=ERROR msg=alarm message=\"not upgraded")
-	d.must("upgrade")
-	testkit.Equal(t, "processes", d.awaits("settled", settled).pids(), before)
+	testkit.Equal(t, "processes", d.waitForStatus("settled", settled).pids(), before)
+	d.waitForLog("level=ERROR msg=alarm message=\"not upgraded")
+	d.mustRun("upgrade")
+	testkit.Equal(t, "processes", d.waitForStatus("settled", settled).pids(), before)
 }
 
 // SIGUSR2 upgrades the launcher. Several at once, and SIGTERM among them, do no harm.
 func TestUpgrade_SeveralUpgradeSignalsAndSIGTERMDoNoHarm(t *testing.T) {
 	s := newSite(t, webFile)
-	d := s.runs()
+	d := s.startReady()
 	before := d.status().pids()
 	for range 3 {
 		d.cmd.Process.Signal(syscall.SIGUSR2)
-		d.logs("SIGUSR2")
+		d.waitForLog("SIGUSR2")
 	}
 	for range 20 {
 		d.cmd.Process.Signal(syscall.SIGUSR2)
 		time.Sleep(time.Millisecond)
 	}
 	for late := time.Now().Add(tooLong); ; {
-		_, stderr, code := s.says("upgrade", "-f", s.file())
+		_, stderr, code := s.run("upgrade", "-f", s.file())
 		if code == 0 {
 			break
 		}
@@ -363,7 +362,7 @@ func TestUpgrade_SeveralUpgradeSignalsAndSIGTERMDoNoHarm(t *testing.T) {
 		}
 	}
 	testkit.Equal(t, "processes", d.status().pids(), before)
-	testkit.Equal(t, "exit code", d.stops(), 0)
+	testkit.Equal(t, "exit code", d.stop(), 0)
 }
 
 // What differs in the file is applied by an upgrade: other addresses, which a reload refuses,
@@ -389,14 +388,14 @@ process_groups:
 `, address, level, group)
 	}
 	s := newSite(t, yaml(first, "old", "3s"))
-	d := s.runs()
+	d := s.startReady()
 	before := d.status().pids()
 	s.write(yaml(second, "new", "4s"))
-	if _, stderr, code := s.says("reload", "-f", s.file()); code != 1 || !strings.Contains(stderr, "Listen") && !strings.Contains(stderr, "listeners") {
+	if _, stderr, code := s.run("reload", "-f", s.file()); code != 1 || !strings.Contains(stderr, "Listen") && !strings.Contains(stderr, "listeners") {
 		t.Errorf("reload: code %d: %s", code, stderr)
 	}
-	d.must("upgrade")
-	after := d.awaits("settled", func(s status) bool {
+	d.mustRun("upgrade")
+	after := d.waitForStatus("settled", func(s status) bool {
 		pids := s.pids()
 		return settled(s) && pids["old-1"] == 0 && pids["web-1"] == 0 && pids["web-2"] != 0
 	})
@@ -412,7 +411,7 @@ process_groups:
 	if err := ask(first); err == nil {
 		t.Error("the earlier address still answers")
 	}
-	testkit.Equal(t, "reload", d.must("reload"), "nothing has changed\n")
+	testkit.Equal(t, "reload", d.mustRun("reload"), "nothing has changed\n")
 }
 
 // A roll goes on across upgrades, and no request is lost.
@@ -426,7 +425,7 @@ process_groups:
     desired_instances: 3
     listeners: [{name: app, network: unix, address: DIR/app}]
 `)
-	d := s.runs()
+	d := s.startReady()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var l load.Ledger
@@ -439,11 +438,11 @@ process_groups:
 		})
 	}
 	for n := range 3 {
-		d.must("restart", "web")
+		d.mustRun("restart", "web")
 		for range 3 {
-			d.must("upgrade")
+			d.mustRun("upgrade")
 		}
-		d.awaits("rolled", func(s status) bool {
+		d.waitForStatus("rolled", func(s status) bool {
 			for _, p := range s.Groups[0].Processes {
 				if p.Revision != n+2 {
 					return false
@@ -481,21 +480,21 @@ process_groups:
     max_surge: 0
 `
 	s := newSite(t, fmt.Sprintf(yaml, ""))
-	d := s.runs()
+	d := s.startReady()
 	s.write(fmt.Sprintf(yaml, ", --no-such-flag"))
-	d.must("reload")
+	d.mustRun("reload")
 	paused := func(s status) bool {
 		return s.Groups[0].Roll != nil && s.Groups[0].Roll.Paused && s.Groups[0].Ready == 2
 	}
-	d.awaits("paused", paused)
-	d.must("upgrade")
-	d.awaits("paused", paused)
-	d.must("restart", "web", "--rollback", "--wait")
-	d.awaits("rolled back", settled)
-	d.must("upgrade")
-	after := d.awaits("settled", settled)
+	d.waitForStatus("paused", paused)
+	d.mustRun("upgrade")
+	d.waitForStatus("paused", paused)
+	d.mustRun("restart", "web", "--rollback", "--wait")
+	d.waitForStatus("rolled back", settled)
+	d.mustRun("upgrade")
+	after := d.waitForStatus("settled", settled)
 	testkit.Equal(t, "revision after a rollback", after.Groups[0].Revision, 1)
-	if changes := d.must("reload", "--dry-run"); !strings.Contains(changes, "web") {
+	if changes := d.mustRun("reload", "--dry-run"); !strings.Contains(changes, "web") {
 		t.Errorf("the file differs from what the group runs, but a reload says: %s", changes)
 	}
 }
@@ -510,15 +509,15 @@ func TestUpgrade_GivenUpGroupAndStoppedProcessStayAsTheyWere(t *testing.T) {
     protocol: signals
     restart_policy: {crash_loop_limit: 1}
 `)
-	d := s.runs()
+	d := s.startReady()
 	if err := os.WriteFile(filepath.Join(s.dir, "end"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d.logs("given up")
-	d.must("stop", "web-1", "--no-replacement", "--wait")
-	d.must("upgrade")
-	d.must("upgrade")
-	after := d.awaits("settled", func(s status) bool { return s.Groups[0].Ready == 1 })
+	d.waitForLog("given up")
+	d.mustRun("stop", "web-1", "--no-replacement", "--wait")
+	d.mustRun("upgrade")
+	d.mustRun("upgrade")
+	after := d.waitForStatus("settled", func(s status) bool { return s.Groups[0].Ready == 1 })
 	testkit.Equal(t, "desired", after.Groups[0].Desired, 1)
 	if g := after.Groups[1]; !strings.Contains(g.Message, "given up after") || len(g.Processes) > 0 {
 		t.Errorf("the group is not given up any more: %+v", g)
@@ -533,7 +532,7 @@ func TestUpgrade_GivenUpGroupAndStoppedProcessStayAsTheyWere(t *testing.T) {
 func TestUpgrade_AfterwardsStillReportsProcessMissingFromStateFile(t *testing.T) {
 	s := newSite(t, webFile+`    on_launcher_death: keep
 `)
-	d := s.runs()
+	d := s.startReady()
 	next := filepath.Join(s.dir, "s", "state.json.next") // a directory at the path of the temporary file makes each write fail
 	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
 		err := os.Mkdir(next, 0o700) // returns an error as long as the launcher is writing the file
@@ -544,23 +543,23 @@ func TestUpgrade_AfterwardsStillReportsProcessMissingFromStateFile(t *testing.T)
 			t.Fatal(err)
 		}
 	}
-	d.must("stop", "web-1", "--wait")
+	d.mustRun("stop", "web-1", "--wait")
 	const lacks = "the next launcher cannot adopt web-2"
 	for n := range 2 {
-		for !strings.Contains(d.must("status", "--json=false"), lacks) {
+		for !strings.Contains(d.mustRun("status", "--json=false"), lacks) {
 			if strings.Contains(d.log(), "all-clear") {
 				t.Fatalf("after %d upgrades, the state file is said to be complete\n%s", n, d.log())
 			}
-			if n > 0 && d.awaits("settled", settled).pids()["web-2"] != 0 && !strings.Contains(d.must("status", "--json=false"), lacks) {
+			if n > 0 && d.waitForStatus("settled", settled).pids()["web-2"] != 0 && !strings.Contains(d.mustRun("status", "--json=false"), lacks) {
 				t.Fatalf("after %d upgrades, the status does not say: %s", n, lacks)
 			}
 		}
 		if n == 0 {
-			d.must("upgrade")
+			d.mustRun("upgrade")
 		}
 	}
 	if err := os.Remove(next); err != nil {
 		t.Fatal(err)
 	}
-	d.logs("all-clear")
+	d.waitForLog("all-clear")
 }

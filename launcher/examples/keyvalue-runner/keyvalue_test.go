@@ -106,14 +106,14 @@ func (kv *keyvalue) client(keepAlive bool) *load.Client {
 	}}
 }
 
-// The method until waits for a process to enter a state.
-func (kv *keyvalue) until(id string, state launcher.State) {
+// waitForState waits for a process to enter a state.
+func (kv *keyvalue) waitForState(id string, state launcher.State) {
 	kv.t.Helper()
 	kv.await(fmt.Sprintf("%s is %v", id, state), func(p launcher.Status) bool { return p.ID == id && p.State == state })
 }
 
-// The method replaced waits until a process with another pid is ready.
-func (kv *keyvalue) replaced(pid int) {
+// waitForReplacement waits until a process with another pid is ready.
+func (kv *keyvalue) waitForReplacement(pid int) {
 	kv.t.Helper()
 	kv.await("another process is ready", func(p launcher.Status) bool { return p.PID != pid && p.State == launcher.Ready })
 }
@@ -233,7 +233,7 @@ func TestKill_LosesNoAcknowledgedWrite(t *testing.T) {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		kv.replaced(pid)
+		kv.waitForReplacement(pid)
 	}
 	stop()
 	clients.Wait()
@@ -256,7 +256,7 @@ func TestPut_AnsweredWriteSurvivesImmediateKill(t *testing.T) {
 			t.Fatalf("%v, %+v", err, a)
 		}
 		want[key] = "on disk"
-		kv.replaced(pid)
+		kv.waitForReplacement(pid)
 	}
 	testkit.Equal(t, "lost writes", missing(kv.file(), want), []string(nil))
 }
@@ -278,7 +278,7 @@ func TestRoll_SuccessorWaitsUntilPredecessorClosesFile(t *testing.T) {
 
 	rolled := make(chan error, 1)
 	go func() { rolled <- kv.Restart(kv.ctx, "keyvalue", "test") }()
-	kv.until("keyvalue-2", launcher.Warming)
+	kv.waitForState("keyvalue-2", launcher.Warming)
 	successor, err := kv.Process("keyvalue-2")
 	if err != nil {
 		t.Fatal(err)
@@ -313,7 +313,7 @@ func TestStop_WhileWaitingForLockedFileExitsAtOnce(t *testing.T) {
 	}
 	defer db.Close()
 	kv := launch(t, "--db", path)
-	kv.until("keyvalue-1", launcher.Warming)
+	kv.waitForState("keyvalue-1", launcher.Warming)
 	if err := kv.StopProcess("keyvalue-1", launcher.Stop{NoReplacement: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -357,7 +357,7 @@ func TestDrain_RequestsMoreTimeForSlowFlush(t *testing.T) {
 	if err := kv.StopProcess("keyvalue-1", launcher.Stop{Grace: 1500 * time.Millisecond, NoReplacement: true}); err != nil {
 		t.Fatal(err)
 	}
-	kv.until("keyvalue-1", launcher.Blocked)
+	kv.waitForState("keyvalue-1", launcher.Blocked)
 	blocked, err := kv.Process("keyvalue-1")
 	if err != nil {
 		t.Fatal(err)

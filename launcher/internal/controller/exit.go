@@ -19,7 +19,7 @@ import (
 // The caller has locked the Controller, which stays locked during the calls of the Host. If the
 // process is not among the instances, it has been removed already, and nothing is left to decide.
 func (c *Controller) OnChange(p Process, st process.Status) {
-	i := c.instances.of(p)
+	i := c.instances.find(p)
 	if i == nil {
 		return
 	}

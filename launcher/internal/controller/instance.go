@@ -44,8 +44,8 @@ func (all instances) add(p Process) *instance {
 	return i
 }
 
-// The method of returns the instance of a process, nil if the process has been reaped.
-func (all instances) of(p Process) *instance {
+// find returns the instance of a process, nil if the process has been reaped.
+func (all instances) find(p Process) *instance {
 	if i := all[p.ID()]; i != nil && i.Process == p {
 		return i
 	}

@@ -104,7 +104,7 @@ func (c *Controller) setStopped(stopped bool) {
 // OnStopOrder records that a process is being stopped because an operator has ordered that. With
 // noReplacement the group has one process fewer from then on.
 func (c *Controller) OnStopOrder(p Process, noReplacement bool) {
-	i := c.instances.of(p)
+	i := c.instances.find(p)
 	if i == nil {
 		return
 	}

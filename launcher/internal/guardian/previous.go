@@ -63,7 +63,7 @@ func endRecorded(dir string, s statefile.State) (statefile.State, error) {
 			g.Finished, g.FinishedFailed, g.Stopped = 0, 0, false
 		}
 		g.Processes = slices.DeleteFunc(g.Processes, func(p *statefile.Process) bool {
-			if e.keeps(p) {
+			if e.keepOrEnd(p) {
 				return false
 			}
 			statefile.RemoveFilesOf(dir, p.ID)
@@ -100,9 +100,8 @@ func (e *ender) empty(c proc.Containment) {
 	}
 }
 
-// The method keeps reports whether a process is to be adopted. If it is not, the method ends the
-// process.
-func (e *ender) keeps(p *statefile.Process) bool {
+// keepOrEnd reports whether a process is to be adopted. If it is not, keepOrEnd ends the process.
+func (e *ender) keepOrEnd(p *statefile.Process) bool {
 	switch {
 	case !e.sameBoot:
 		return false

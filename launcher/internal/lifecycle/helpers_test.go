@@ -90,7 +90,7 @@ var actionNames = map[lifecycle.ActionKind]string{
 // elapsed returns the time since the simulation began.
 func (m *simulation) elapsed() time.Duration { return m.now.Sub(m.begin) }
 
-// The method next returns the time until the machine needs a tick, or -1 if it needs none.
+// next returns the time until the machine needs a tick, or -1 if it needs none.
 func (m *simulation) next() time.Duration {
 	next := m.Next()
 	if next.IsZero() {

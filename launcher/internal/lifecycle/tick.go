@@ -85,7 +85,7 @@ func (m *Machine) tick(now time.Time) []Action {
 	return nil
 }
 
-// The function due reports whether t is set and not after now.
+// due reports whether t is set and not after now.
 func due(t, now time.Time) bool { return !t.IsZero() && !t.After(now) }
 
 // pollDue reports whether it is time to call the process again.

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The function of returns the credentials of the process at the other end of conn. It asks the
-// kernel for LOCAL_PEERCRED, and also for LOCAL_PEERPID, because LOCAL_PEERCRED has no pid.
-func of(conn syscall.Conn) (Info, error) {
+// credentialsOf returns the credentials of the process at the other end of conn. It asks the kernel
+// for LOCAL_PEERCRED, and also for LOCAL_PEERPID, because LOCAL_PEERCRED has no pid.
+func credentialsOf(conn syscall.Conn) (Info, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return Info{}, fmt.Errorf("peer: cannot read the credentials of the process at the other end of the socket: %w", err)

@@ -5,10 +5,10 @@ import (
 	"syscall"
 )
 
-// The function of returns the credentials of the process at the other end of conn. It asks the
-// kernel for SO_PEERCRED: the kernel recorded the credentials when the other process connected, and
-// they stay what they were, even if that process has passed the socket on.
-func of(conn syscall.Conn) (Info, error) {
+// credentialsOf returns the credentials of the process at the other end of conn. It asks the kernel
+// for SO_PEERCRED: the kernel recorded the credentials when the other process connected, and they
+// stay what they were, even if that process has passed the socket on.
+func credentialsOf(conn syscall.Conn) (Info, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return Info{}, fmt.Errorf("peer: cannot read the credentials of the process at the other end of the socket: %w", err)

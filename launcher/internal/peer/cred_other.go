@@ -7,6 +7,6 @@ import (
 	"syscall"
 )
 
-func of(syscall.Conn) (Info, error) {
+func credentialsOf(syscall.Conn) (Info, error) {
 	return Info{}, errors.New("peer: this system does not identify the process at the other end of a socket; the launcher needs Linux or macOS")
 }

@@ -73,7 +73,7 @@ func Server(path string) int {
 		return 0
 	}
 	defer conn.Close()
-	info, err := of(conn.(*net.UnixConn))
+	info, err := credentialsOf(conn.(*net.UnixConn))
 	if err != nil {
 		return 0
 	}
@@ -126,7 +126,7 @@ func (c creds) check(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if !ok || conn.LocalAddr().Network() != "unix" {
 		return nil, nil, fmt.Errorf("peer: a %s connection has no credentials; only unix sockets do", conn.RemoteAddr().Network())
 	}
-	info, err := of(unix)
+	info, err := credentialsOf(unix)
 	if err != nil {
 		return nil, nil, err
 	}

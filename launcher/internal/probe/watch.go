@@ -66,7 +66,7 @@ func run(ctx context.Context, r Role, p spec.Probe, started time.Time, check Che
 		case <-timer.C:
 		}
 		begun := time.Now()
-		err := once(ctx, p, check)
+		err := checkOnce(ctx, p, check)
 		// The process is being stopped, which may have made the check fail, so the result is not
 		// used.
 		if ctx.Err() != nil {
@@ -86,12 +86,11 @@ func run(ctx context.Context, r Role, p spec.Probe, started time.Time, check Che
 	}
 }
 
-// The function once makes one check, and waits for its result no longer than the timeout of the
-// probe.
+// checkOnce makes one check, and waits for its result no longer than the timeout of the probe.
 //
 // When the context has ended, the error is that of the context, which says how long the probe has
 // waited. The errors of the methods would differ, such as "i/o timeout".
-func once(ctx context.Context, p spec.Probe, check Check) error {
+func checkOnce(ctx context.Context, p spec.Probe, check Check) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.Timeout, fmt.Errorf("no answer within %v", p.Timeout))
 	defer cancel()
 	err := check(ctx, p)

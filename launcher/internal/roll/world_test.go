@@ -219,7 +219,7 @@ func (w *world) scale(desired int) {
 	}
 }
 
-// The method over reports whether the roll has ended or is paused.
+// over reports whether the roll has ended or is paused.
 func (w *world) over() bool { return w.state.Phase.Ended() || w.state.Paused }
 
 // settle lets everything succeed and time pass until the roll has ended or is paused.

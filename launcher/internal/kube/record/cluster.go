@@ -59,7 +59,7 @@ func watch(ctx context.Context, client *kubernetes.Clientset) *cluster {
 func (c *cluster) onChange(o metav1.Object, gone bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := c.of(o.GetLabels()[label])
+	all := c.objectsOf(o.GetLabels()[label])
 	all.changed = time.Now()
 	switch o := o.(type) {
 	case *appsv1.Deployment:
@@ -77,8 +77,8 @@ func (c *cluster) onChange(o metav1.Object, gone bool) {
 	}
 }
 
-// The method of returns the objects of a Deployment. The caller holds mu.
-func (c *cluster) of(name string) *objects {
+// objectsOf returns the objects of a Deployment. The caller holds mu.
+func (c *cluster) objectsOf(name string) *objects {
 	all := c.all[name]
 	if all == nil {
 		all = &objects{pods: map[string]*corev1.Pod{}}

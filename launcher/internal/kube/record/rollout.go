@@ -127,7 +127,7 @@ func (r *rollout) choose(n []counts, crashes *int) string {
 // do makes an event happen, and waits until the controllers are idle again.
 func (r *rollout) do(ctx context.Context, event string) error {
 	r.seen.mu.Lock()
-	r.seen.of(r.name()).scaled = nil
+	r.seen.objectsOf(r.name()).scaled = nil
 	r.seen.mu.Unlock()
 	var err error
 	what, version, _ := strings.Cut(event, " ")
@@ -210,7 +210,7 @@ func (r *rollout) image(ctx context.Context, image string) error {
 func (r *rollout) pod(ctx context.Context, version string, health int, do func(*corev1.Pod) error) error {
 	r.seen.mu.Lock()
 	var some []*corev1.Pod
-	for _, p := range r.seen.of(r.name()).pods {
+	for _, p := range r.seen.objectsOf(r.name()).pods {
 		if h, ok := healthOf(p, r.MinReady); ok && h == health && names[versionOf(p.Spec)] == version {
 			some = append(some, p)
 		}
@@ -269,7 +269,7 @@ func (r *rollout) until(ctx context.Context, f func(*objects) bool) error {
 	late := time.Now().Add(time.Minute)
 	for {
 		r.seen.mu.Lock()
-		o := r.seen.of(r.name())
+		o := r.seen.objectsOf(r.name())
 		ok, now := f(o), o.counts()
 		r.seen.mu.Unlock()
 		switch {
