@@ -203,8 +203,8 @@ func TestStart_SucceedsOnceInConcurrentCalls(t *testing.T) {
 	}
 }
 
-// If the scope of a loop is stopped before Start, the loop never runs, although the loop learns of
-// the stop on another goroutine, possibly later.
+// If the scope of a loop is stopped before Start, the loop never runs, even if the goroutine that
+// tells the loop of the stop does so only after Start.
 func TestStart_FailsIfScopeWasStoppedBeforeStart(t *testing.T) {
 	for range 500 {
 		app := ctxshutdown.New(context.Background())

@@ -84,7 +84,7 @@ func WithHard(d time.Duration) Option {
 // seconds. Valid values are 0 and 1 ms to 24 h.
 //
 // If the environment contains the grace period but no NOTIFY_SOCKET, extensions are limited further
-// so that the last phase ends at least one second before the grace period.
+// so that the last phase ends at least one second before the grace period ends.
 func WithMaxExtension(d time.Duration) Option {
 	return option(func(c *config) error { c.maxExtension = d; return checkDuration("WithMaxExtension", d, 0) })
 }

@@ -21,8 +21,9 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// fileVar names the file in which the programs of this file write what happened. No process reads
-// their standard output and standard error.
+// fileVar is the environment variable with the path of a log. The programs in this source file
+// write to that log what happened, because no process reads their standard output and standard
+// error.
 const fileVar = "GRACEFUL_FILE"
 
 func report(format string, args ...any) {

@@ -200,8 +200,8 @@ type TLS struct {
 }
 
 // A ShutdownConfig bounds a shutdown. From the moment that the process is asked to stop, a shutdown
-// takes at most Max + SIGTERMTimeout + 2 s for the kernel to end the process; [GroupConfig.Bound]
-// includes what comes before.
+// takes at most Max + SIGTERMTimeout + 2 s, of which the kernel may need 2 s to end the process.
+// [GroupConfig.Bound] includes the time before that moment.
 type ShutdownConfig struct {
 	Grace           time.Duration `yaml:"shutdown.grace_period"`                   // time in which a process should stop; what still drains then is reported as [GraceOver]; default 3 s
 	Max             time.Duration `yaml:"shutdown.max_duration"`                   // time in which a process must stop, whatever it asks for; default 10 s, or Grace if that is longer
@@ -240,7 +240,7 @@ type RestartConfig struct {
 
 // A RollConfig says which replacements go first, and what happens when one does not become ready.
 type RollConfig struct {
-	Canary     int           `yaml:"canary.instances"` // how many processes are replaced first; 0, or at least Desired: no canaries
+	Canary     int           `yaml:"canary.instances"` // how many processes are replaced first; there are no canaries if it is 0, or Desired or more
 	CanaryWait time.Duration `yaml:"canary.wait"`      // how long the canaries must stay available before the others follow; default 1 min
 	Check      CanaryCheck   `yaml:"canary.check"`     // what judges the canaries during CanaryWait; zero: they only have to stay available
 

@@ -48,7 +48,7 @@ func isSetAside(t *testing.T, dir, path string, text []byte) {
 // A state file is damaged while kept processes run without a launcher. Recover writes another one,
 // with which the next launcher adopts the same processes and their listener, and rolls them. Until
 // then, no launcher starts. A dry run changes nothing.
-func TestRecover_AfterItNextLauncherAdoptsProcesses(t *testing.T) {
+func TestRecover_NextLauncherAdoptsProcessesAfterRecovery(t *testing.T) {
 	b := newBrood(t)
 	g := kept(b.of(runners("web", 2)))
 	g.Listen = []launcher.Listen{{Name: "http", Address: freeAddress(t)}}

@@ -19,7 +19,7 @@ type State = lifecycle.State
 const (
 	Spawning          = lifecycle.Spawning          // the process was started, and has not answered yet
 	Starting          = lifecycle.Starting          // the process answers calls, and initializes itself
-	Warming           = lifecycle.Warming           // the process connects to services that it depends on, or its readiness probe fails
+	Warming           = lifecycle.Warming           // the process is not ready: it is connecting to services that it depends on, or its readiness probe fails
 	Ready             = lifecycle.Ready             // the process accepts work
 	Unhealthy         = lifecycle.Unhealthy         // the process failed to become or to stay ready, and is about to be stopped
 	ShutdownRequested = lifecycle.ShutdownRequested // the process is being stopped; it leaves routing, or has not reported that it drains

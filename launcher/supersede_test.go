@@ -84,7 +84,7 @@ func TestRestart_SupersedesRollThatIsStuck(t *testing.T) {
 
 // A reload to the configuration from before a roll turns the roll back. The processes that it has
 // not replaced keep running, and get their new limits.
-func TestReload_ToConfigurationFromBeforeRollRollsItBack(t *testing.T) {
+func TestReload_OfPreviousConfigurationDuringRollRevertsRoll(t *testing.T) {
 	h, was, over := rollsToCanary(t)
 	h.readUntil("an old process has ended", func(e launcher.Event) bool { return e.To == launcher.Complete })
 	kept := pidsOf(h, "web")[:2]

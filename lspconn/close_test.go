@@ -66,7 +66,7 @@ func TestClose_ReportsHowServerEnded(t *testing.T) {
 					conn.Ready(t.Context())
 				}
 				if test.b.StopAfter > 0 {
-					big := json.RawMessage(`"` + strings.Repeat("x", 100<<10) + `"`) // fills the pipe, so one notification at a time is written
+					big := json.RawMessage(`"` + strings.Repeat("x", 100<<10) + `"`) // one notification fills the pipe, so the write of the next one blocks until the server has read it
 					for range 3 {
 						go conn.Notify(context.Background(), "note", big)
 					}

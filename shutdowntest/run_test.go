@@ -86,7 +86,7 @@ func TestRun_CountsClonesGroupsAndReadersAsGuardOperations(t *testing.T) {
 			s.Guard().Release()
 			ctxshutdown.New(context.Background()).Guard().Release()
 		}},
-		// After the scenario has stopped the scope itself, there are no more moments.
+		// Once the scenario itself has stopped the scope, Run tries no further stops.
 		"an operation after the stop": {4, func(s *ctxshutdown.Swansong) { s.Guard().Release(); s.Shutdown(); s.Guard().Release() }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -68,7 +68,7 @@ func TestWarn_SecondCallWarnsDescendantsAgain(t *testing.T) {
 	check(t, "the second warning has", leaf.BeforeWarning(), false)
 }
 
-func TestWarn_NodeStillCompletesAtStop(t *testing.T) {
+func TestWarn_WarnedNodeCompletesWhenStopped(t *testing.T) {
 	root := newNode(nil)
 	child := newNode(root)
 	child.Warn()

@@ -244,7 +244,7 @@ func TestAdopt_DetectsThatAnotherProcessHasThePidNow(t *testing.T) {
 
 // If a leader has ended before it could be adopted, the processes that it left behind are ended
 // nevertheless.
-func TestAdopt_EndsChildrenOfProcessThatHasExitedBefore(t *testing.T) {
+func TestAdopt_EndsChildrenOfProcessThatExitedBeforeAdoption(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		k := startOrphan(t, kind)
 		syscall.Kill(k.PID, syscall.SIGKILL)

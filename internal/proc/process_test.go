@@ -133,7 +133,7 @@ func TestStart_RejectsBadInput(t *testing.T) {
 	}
 }
 
-// All output of a process can be read after it has been reaped.
+// What a process has written can still be read, in full, after the process has been reaped.
 func TestOutput_CanBeReadAfterReap(t *testing.T) {
 	p := start(t, self("print 30000")) // 30000 bytes fit into a pipe on every platform
 	awaitDone(t, p)

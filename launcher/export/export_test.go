@@ -294,8 +294,8 @@ func TestResultWrite_ErrorNamesFile(t *testing.T) {
 	}
 }
 
-// systemd refuses a socket unit whose address it does not support, and the services that require
-// it. So there is no such unit.
+// If systemd does not support the address of a socket unit, it refuses that unit and every service
+// that requires it. So Systemd exports no unit for such an address.
 func TestSystemdExport_ReportsUnsupportedListener(t *testing.T) {
 	r := to(t, "systemd", parse(t, `process_groups: [{name: a, listeners: [{name: http, address: "127.0.0.1:80"}, {name: any, address: "127.0.0.1:0"}]}]`))
 	var names, sockets []string

@@ -1,5 +1,5 @@
-// Package teststats gives each counter of the packages graceful and httpdrain a different value. A
-// test of exported metrics that swaps two counters then fails.
+// Package teststats gives each counter of the packages graceful and httpdrain a different value. So
+// a test of exported metrics fails if the exporter swaps two counters.
 package teststats
 
 import (

@@ -74,8 +74,9 @@ func endRecorded(dir string, s statefile.State) (statefile.State, error) {
 	return s, e.err()
 }
 
-// An ender ends processes of an earlier launcher, all of them until one deadline. It goes on after
-// a process that does not end, so that its error names all of those.
+// An ender ends the processes of an earlier launcher; one deadline applies to all of them. If a
+// process does not end, the ender goes on with the others, so that its error names every process
+// that did not end.
 type ender struct {
 	dir      string
 	deadline time.Time

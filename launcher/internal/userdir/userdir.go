@@ -48,7 +48,7 @@ func Check(launcherDir string, as *proc.User) error {
 	}
 	parent, err := filepath.EvalSymlinks(filepath.Dir(abs))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the sockets of processes that run as another user need a directory beside that of the launcher, but %s does not exist; make it, with mode 0755", filepath.Dir(abs))
+		return fmt.Errorf("%s does not exist; the sockets of processes that run as another user are made there, beside the launcher's own directory; make it, with mode 0755", filepath.Dir(abs))
 	} else if err != nil {
 		return err
 	}
