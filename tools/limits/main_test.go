@@ -18,24 +18,12 @@ func TestCheck_ListsLongCommentLines(t *testing.T) {
 	comment := func(width int) string { return "// " + strings.Repeat("é", width-len("// ")) + "\n" }
 	source := "package p\n\n" + comment(100) + "func f() {\n\t" + comment(96) + "\t" + comment(97) + "}\n\n" + comment(101) +
 		"//\t" + strings.Repeat("x", 200) + "\nvar v = 1 " + comment(200)
-	dir := t.TempDir()
 	for name, want := range map[string][]string{
 		"p.go":              {":6: the comment ends at column 101, the limit is 100", ":9: the comment ends at column 101, the limit is 100"},
 		"p_test.go":         {":6: the comment ends at column 101, the limit is 100", ":9: the comment ends at column 101, the limit is 100"},
 		"example_p_test.go": nil,
 	} {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(source), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		found, err := check(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range found {
-			found[i] = strings.TrimPrefix(found[i], path)
-		}
-		testkit.Equal(t, name, found, want)
+		testkit.Equal(t, name, excesses(t, check, name, source), want)
 	}
 }
 
@@ -55,17 +43,31 @@ func TestCheckMarkdown_ListsLongLines(t *testing.T) {
 		"exempt":    {exempt, nil},
 		"generated": {"Produced by `make x`; do not edit.\n" + line("a", 200), nil},
 	} {
-		path := filepath.Join(t.TempDir(), "page.md")
-		if err := os.WriteFile(path, []byte(test.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		found, err := checkMarkdown(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range found {
-			found[i] = strings.TrimPrefix(found[i], path)
-		}
-		testkit.Equal(t, name, found, test.want)
+		testkit.Equal(t, name, excesses(t, checkMarkdown, "page.md", test.text), test.want)
 	}
+}
+
+// A file may have 400 lines, and not 401.
+func TestCheck_ListsLongFile(t *testing.T) {
+	for lines, want := range map[int][]string{400: nil, 401: {": 401 lines, the limit is 400"}} {
+		text := "package p\n" + strings.Repeat("\n", lines-2) + "var v int\n"
+		testkit.Equal(t, "excesses", excesses(t, check, "p.go", text), want)
+	}
+}
+
+// excesses returns what check says about a file with this name and text, without the path.
+func excesses(t *testing.T, check func(path string) ([]string, error), name, text string) []string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found, err := check(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range found {
+		found[i] = strings.TrimPrefix(found[i], path)
+	}
+	return found
 }
