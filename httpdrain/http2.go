@@ -100,10 +100,9 @@ func canServeHTTP2(srv *http.Server) bool {
 	return errors.Is(err, net.ErrClosed) && probe.TLSNextProto[protoTLS] != nil
 }
 
-// For quietBeforeGoAway and maxHold, see http2Conn.awaitQuiet.
 const (
-	quietBeforeGoAway = 5 * time.Millisecond
-	maxHold           = 100 * time.Millisecond
+	quietBeforeGoAway = 5 * time.Millisecond   // how long a client must have sent nothing before the first GOAWAY
+	defaultMaxHold    = 100 * time.Millisecond // how long the server may hold back its responses for that
 )
 
 // prefaceTimeout is how long a client may take to send the HTTP/2 connection preface. It is the
@@ -122,9 +121,10 @@ func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState
 		return
 	}
 	h := newHTTP2Conn(c, plain, r)
-	h.maxHold = maxHold
+	h.maxHold = defaultMaxHold
 	if config := sv.HTTP2; config != nil && config.WriteByteTimeout > 0 {
-		// net/http sets the deadline for a write before the http2Conn holds the write back.
+		// net/http sets the deadline for a write before the http2Conn holds the write back. With a
+		// timeout of less than 10 ms, it is not held back at all.
 		h.maxHold = min(h.maxHold, config.WriteByteTimeout/2)
 	}
 	additional := copySettings(sv.Server)
@@ -343,7 +343,7 @@ func (h *http2Conn) announce() {
 // awaitQuiet waits until the client has sent nothing for the time quietBeforeGoAway, but no longer
 // than maxHold. It returns at once if the connection is closed.
 func (h *http2Conn) awaitQuiet() {
-	for until := time.Now().Add(h.maxHold); !time.Now().Add(quietBeforeGoAway).After(until); {
+	for until := time.Now().Add(h.maxHold); time.Until(until) >= quietBeforeGoAway; {
 		before := h.reads.Load()
 		select {
 		case <-h.closed:

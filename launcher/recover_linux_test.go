@@ -99,7 +99,7 @@ func TestRecover_NextLauncherAdoptsProcessesAfterRecovery(t *testing.T) {
 	testkit.Equal(t, "adopted", adopted, map[string]bool{fmt.Sprintf("web-1 pid %d, of revision 1", pids[0]): true, fmt.Sprintf("web-2 pid %d, of revision 1", pids[1]): true})
 	h.readUntil("the roll ends", func(e launcher.Event) bool { return e.Kind == launcher.RollDone })
 	begun := slices.IndexFunc(h.events, func(e launcher.Event) bool { return e.Kind == launcher.RollBegun })
-	testkit.Equal(t, "reason of the roll", h.events[begun].Message, "to revision 2: it is not known how processes were started that launcher recover has found")
+	testkit.Equal(t, "reason of the roll", h.events[begun].Message, "to revision 2: launcher recover has found processes, and it is not known how they were started")
 	testkit.Equal(t, "smallest number of ready processes", leastReady(h), 2)
 	testkit.Equal(t, "running", names(h.running("web")), []string{"web-3", "web-4"})
 	for _, id := range []string{"web-1", "web-2"} {

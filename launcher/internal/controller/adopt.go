@@ -111,7 +111,7 @@ func (c *Controller) ReplaceAdopted() {
 	}
 	reason := "the launcher was started with another configuration"
 	if slices.ContainsFunc(c.instances.sorted(), func(i *instance) bool { return old(i) && i.Record().Digest == "" }) {
-		reason = "it is not known how processes were started that launcher recover has found"
+		reason = "launcher recover has found processes, and it is not known how they were started"
 	}
 	c.beginRoll(&roll.Roll{From: c.revisions.Current, To: c.revisions.Current, Reason: reason})
 	c.host.Publish(events.Event{Kind: events.RollBegun, Message: fmt.Sprintf("to revision %d: %s", c.roll.To, c.roll.Reason)})
