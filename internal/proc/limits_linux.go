@@ -101,7 +101,7 @@ var enabling sync.Mutex
 // (EBUSY), but not that of CPU time: the cgroup becomes threaded (see isThreaded). So enable moves
 // the processes before it asks the kernel. If another program has enabled such a controller before,
 // enable disables it for the time of the move, which the kernel would refuse otherwise. It enables
-// that controller again even if the move fails.
+// that controller again even if the move fails. Limits that children of the cgroup had are lost.
 func enable(cgroup string, controllers []string) error {
 	enabling.Lock()
 	defer enabling.Unlock()
