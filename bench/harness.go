@@ -37,7 +37,7 @@ type row struct {
 	each   int  // if once is set, the number of operations in the timed function; 0 means 1
 	warm   bool // call the timed function once before it is timed, and after the garbage collection; see loopRows
 	often  int  // the number of rounds is multiplied by this; 0 means 1
-	steady int  // the length of a timed run is multiplied by this; 0 means 1
+	steady int  // a timed run lasts this many times as long as in other rows; 0 means 1
 }
 
 // rare is the value of allocs for operations that do not allocate each time.
@@ -181,7 +181,8 @@ func bytesEach(n int, keep func() any) float64 {
 	}
 	after := heap()
 	runtime.KeepAlive(kept)
-	return max(0, (after-before)/float64(n)-16) // without the 16 bytes that the result takes in the slice kept
+	// the 16 bytes of each element of the slice kept are not counted
+	return max(0, (after-before)/float64(n)-16)
 }
 
 // compare runs several sides alternately. It returns the median time of each for one operation, in

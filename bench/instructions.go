@@ -29,7 +29,8 @@ const (
 type counted struct {
 	what   string
 	repeat func(n int)
-	large  bool // an operation takes about a thousand times as many instructions as others, so repeat it a thousandth as often
+	// the operation takes about a thousand times as many instructions as others, so run gets n/1000
+	large bool
 }
 
 func countable() []counted {

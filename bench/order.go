@@ -180,7 +180,7 @@ func printOrder(out io.Writer) {
 	}
 }
 
-// sendNoted sends a notification and the response to a call in one write.
+// sendNoted writes a notification and the response to a call together, in one call of Write.
 func sendNoted(out io.Writer, id json.RawMessage) {
 	out.Write(append(framed([]byte(`{"jsonrpc":"2.0","method":"progress","params":null}`)),
 		framed([]byte(`{"jsonrpc":"2.0","id":`+string(id)+`,"result":null}`))...))

@@ -23,7 +23,8 @@ var jobs = []struct{ name, says string }{
 	{"stop 1000", "start 1000 goroutines that wait for the stop, stop them, and wait for their end"},
 }
 
-// A peer is a library, with a side for each job that it can do.
+// A peer is one of the libraries that are compared. For each element of jobs it has a side that
+// measures that job, or nil if the library cannot do the job.
 type peer struct {
 	name  string
 	sides [5]side
@@ -125,7 +126,8 @@ func goSwansong(n int) {
 	}
 }
 
-// goTomb creates a tomb for each batch: a tomb whose goroutines have ended cannot start new ones.
+// goTomb starts n goroutines by package tomb. It creates a tomb for each batch of them: when all
+// goroutines of a tomb have ended, the tomb cannot start new ones.
 func goTomb(n int) {
 	for ; n > 0; n -= batch {
 		var t tomb.Tomb

@@ -250,7 +250,8 @@ const besideOps = 5_000_000
 // waits until the goroutine of the run before has ended, which may take as long as a report.
 type background struct{ sync.WaitGroup }
 
-// runBeside returns a function that calls run while a goroutine calls other repeatedly.
+// runBeside returns a function that calls run while another goroutine calls the function other
+// again and again.
 func (b *background) runBeside(other func(), run func(n int)) func(int) {
 	b.Wait()
 	return func(int) {
