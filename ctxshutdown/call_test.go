@@ -39,7 +39,7 @@ func TestCall_ReturnsResult(t *testing.T) {
 			}))
 		}
 		s, _ := ctxshutdown.FromContext(ctx)
-		other := s.GuardCount() // the guards of test helpers: one of them holds a guard if ctx is a Work
+		other := s.GuardCount() // if ctx is a Work context, a helper of the test holds a guard, too
 		call(ctx, func(context.Context) (string, error) {
 			if n := s.GuardCount(); n <= other {
 				t.Errorf("%d guards are held while the function runs", n)

@@ -40,7 +40,8 @@ func ExampleNewReader() {
 	// stopped: true <nil>
 }
 
-// After a stop, the bytes that were not read are still in the connection.
+// A Reader that the stop has ended leaves in the connection what it has not read. Rest returns a
+// reader of these bytes.
 func ExampleReader_Rest() {
 	client, conn := net.Pipe()
 	s := ctxshutdown.New(context.Background())

@@ -305,7 +305,7 @@ func ExampleGuard_Clone() {
 
 func ExampleCompletion_Wait() {
 	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
-	g := s.Guard() // held by a slow request
+	g := s.Guard() // stands for the guard of a slow request
 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()

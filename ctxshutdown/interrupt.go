@@ -93,8 +93,8 @@ func checkContext(ctx context.Context) {
 }
 
 // pollable returns a context with the same Err, Done and Cause as ctx, for code that calls Err for
-// each element: for a scope its standard context, which answers twice as fast. It panics as
-// checkContext does.
+// each element. If ctx is a scope, that is the standard context of the scope, whose Err is twice as
+// fast. Like checkContext, pollable panics if ctx is nil.
 func pollable(ctx context.Context) context.Context {
 	checkContext(ctx)
 	if s, ok := ctx.(*Swansong); ok {

@@ -299,7 +299,7 @@ func TestWriter_ReportsInvalidCountOfDestination(t *testing.T) {
 	}
 }
 
-// plain returns a reader of text that has no methods but Read.
+// plain returns a reader of text. Its only method is Read.
 func plain(text string) io.Reader { return struct{ io.Reader }{strings.NewReader(text)} }
 
 // A panic of the destination reaches the caller of Write. Afterwards the Writer is still usable.

@@ -55,7 +55,7 @@ type waker struct {
 	again    *time.Timer // repeats wake; nil before the first wake
 	wakes    int         // how often the calls that are inside have been woken
 
-	probe sync.Once // lets only the first call of canWake set works
+	probe sync.Once // lets canWake set the field works only once
 	works bool      // the source accepts deadlines
 }
 

@@ -350,7 +350,8 @@ func (b blockedWriter) Write([]byte) (int, error) {
 }
 
 func (b blockedWriter) SetWriteDeadline(t time.Time) error {
-	if !t.IsZero() && !testkit.IsClosed(b.over) { // the waker may set a deadline several times
+	// the waker may call this method several times
+	if !t.IsZero() && !testkit.IsClosed(b.over) {
 		close(b.over)
 	}
 	return nil
