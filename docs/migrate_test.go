@@ -70,7 +70,7 @@ func (f *follower) Stop(ctx context.Context) error { return f.scope.Shutdown().W
 
 func keepRunning(s *ctxshutdown.Swansong, name string, f func(context.Context) error) {
 	part, cancel := ctxshutdown.WithCancel(s, ctxshutdown.WithName(name))
-	_ = cancel // part lasts as long as s
+	_ = cancel // not needed: the scope part ends when its parent s ends
 	part.Go(func(context.Context) {
 		for wait := time.Second; ; wait = min(2*wait, time.Minute) {
 			err := f(part)
