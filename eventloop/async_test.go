@@ -48,8 +48,9 @@ func TestOffloadTimeout_DiscardsValueReturnedAfterTimeoutOnce(t *testing.T) {
 	}
 }
 
-// A value that comes in time is delivered and not discarded. Work that never begins returns no
-// value. docs/internals/eventloop.md#late-completions
+// If work returns a value in time, the completion receives it, and discard is not called. If the
+// time has passed before the work begins, there is no value, and discard is not called either.
+// docs/internals/eventloop.md#late-completions
 func TestOffload_DiscardsNoValueReturnedInTime(t *testing.T) {
 	l, p := startLoop(t), newPool(t, 2)
 	got := make(chan int, 2)

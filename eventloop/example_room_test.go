@@ -67,7 +67,8 @@ func ExampleLoop_PostWait() {
 	// Output: 4950
 }
 
-// A test fails if the loop ends while producers hold handles.
+// A producer still holds a handle when the loop ends, which is a mistake. In a test, the function
+// passed to WithShutdownCheck would call t.Error.
 func ExampleWithShutdownCheck() {
 	loop := eventloop.New(context.Background(), eventloop.WithShutdownCheck(func(err error) { fmt.Println(err) }))
 	if err := loop.Start(); err != nil {

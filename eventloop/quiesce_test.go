@@ -327,7 +327,8 @@ func TestQuiesce_ErrorNeverShowsOnlyZeroCounts(t *testing.T) {
 	}
 }
 
-// Quiesce waits for a handle that is created while Quiesce waits for the loop.
+// While Quiesce waits for a callback of the loop, a handle is created. Quiesce then also waits for
+// the release of that handle.
 func TestQuiesce_WaitsForHandleCreatedDuringCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context())

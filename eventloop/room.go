@@ -68,7 +68,7 @@ func (p *Pool) SubmitWait(ctx context.Context, f func()) error {
 	p.jobs.mu.Lock()
 	defer p.jobs.mu.Unlock()
 	if !p.waiters.remove(w) {
-		return nil // the job was queued when there was room, before it could be removed
+		return nil // there was room for the job when the wait ended, so it was queued, and will run
 	}
 	return err
 }

@@ -46,7 +46,7 @@ type stopwatch struct {
 	reported bool
 
 	traced func() // the running function; if the loop is traced, the user's function that it calls
-	done   any    // the user's function, if the running function is a completion
+	done   any    // the user's function, if the running function is the completion of an offload
 
 	slow                     atomic.Uint64
 	longestCall, longestWait atomic.Int64

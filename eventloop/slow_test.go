@@ -84,8 +84,9 @@ func TestWithSlowCallback_LongestWaitIsExactForEachCallback(t *testing.T) {
 	})
 }
 
-// A callback waits for those before it in its batch. Of the callbacks of a batch that waited longer
-// than the limit, the hook gets the first; the counter shows the longest wait.
+// The callbacks of a batch run one after the other, and each waits for those before it. If several
+// of them wait longer than the limit, the hook is called only for the first of these. LongestWait
+// is the wait of the last one, which is the longest.
 // docs/internals/eventloop.md#slow-callbacks
 func TestWithSlowCallback_MeasuresWaitForEarlierCallbacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

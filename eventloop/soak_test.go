@@ -126,9 +126,9 @@ func (a *tallied) add(b tallied) {
 	a.discarded += b.discarded
 }
 
-// request calls the nodes of request n on the loop. It calls over on the loop, once, with nil or
-// the error of the node that failed. It returns an error if the loop is being stopped; then it does
-// not call over.
+// request simulates request n, which calls the nodes of its plan on the loop. When the request has
+// ended, the loop calls the function over once, with nil or the error of the node that failed. If
+// the loop is being stopped, request returns an error and over is not called.
 func (s scenario) request(n int, l *eventloop.Loop, p *eventloop.Pool, over func(error), discard func(int)) error {
 	until := time.Now().Add(s.deadline)
 	isOver := make(chan struct{})
@@ -145,7 +145,9 @@ func (s scenario) request(n int, l *eventloop.Loop, p *eventloop.Pool, over func
 			switch b {
 			case beforeLimit:
 				time.Sleep(limit * 3 / 4)
-			case atLimit: // the node answers up to 0.2 ms before the limit, because an answer takes longer than the time-out to reach the loop
+			// The node answers up to 0.2 ms before the limit. Its answer takes longer to reach the
+			// loop than the time-out does, so the two arrive at about the same time.
+			case atLimit:
 				time.Sleep(time.Until(began.Add(limit - time.Duration(n/16%5)*50*time.Microsecond)))
 			case afterRequest:
 				<-isOver

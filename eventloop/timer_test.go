@@ -96,8 +96,8 @@ func TestTimers_ThatAreAlwaysDueDoNotStarveCallbacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context())
 		var posted, ran atomic.Int64
-		// timers is the number of timers that have run while a callback was waiting. At other
-		// times, the scheduler decides how many run.
+		// timers counts the timers that run while a posted callback waits to run. At other times it
+		// is 0, because then the scheduler decides how many timers run.
 		timers := 0
 		begun := make(chan struct{})
 		var again func()
