@@ -68,7 +68,7 @@ func serve(s *ctxshutdown.Swansong, in io.Reader, p *printer, l *ledger) error {
 		pending.Add(1)
 		l.execute(lines.Text(), func(answer string) { p.printf("%s\n", answer); pending.Done() })
 	}
-	s.Shutdown() // needed if the input has ended without a signal: the time limit of the drain begins now
+	s.Shutdown() // if the input has ended without a signal, the drain and its time limit begin now
 	return shutdown(s.Work(), p, loop, pool, &pending)
 }
 

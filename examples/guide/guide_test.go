@@ -189,7 +189,8 @@ func TestSteps_ExitWith1WhenPortIsTaken(t *testing.T) {
 func TestDrain_AnswersRunningRequest(t *testing.T) {
 	p := start(t, "2-drain")
 	testkit.Equal(t, "GET /hello", <-p.send("GET", "/hello", ""), response{200, "hello\n"})
-	// The program may stop listening before this request has connected. Otherwise it is answered.
+	// If the program stops listening before this request has connected, the request fails with
+	// status 0. A request that has connected must be answered.
 	inFlight := p.send("GET", "/hello", "")
 	p.stop(0)
 	if got := <-inFlight; got.Status != 0 {

@@ -43,7 +43,7 @@ func run(ctx context.Context, duration time.Duration, out io.Writer) error {
 	// that is posted to the loop instead would be refused after a panic.
 	defer w.close()
 	loop := eventloop.New(context.Background(), eventloop.WithName("ui"), eventloop.WithOSThread(), eventloop.WithInit(w.open),
-		eventloop.WithPanicHandler(func(*eventloop.PanicError) (resume bool) { return false })) // Run then returns the panic as an error
+		eventloop.WithPanicHandler(func(*eventloop.PanicError) (resume bool) { return false })) // Run returns a panic as an error
 	return loop.Run(ctx, func(ctx context.Context) error {
 		// This function runs on another goroutine and thread. It posts what uses the window.
 		if _, err := loop.Every(10*time.Millisecond, w.draw); err != nil {

@@ -111,7 +111,8 @@ func run(first, second context.Context, args []string, stderr io.Writer) (code i
 		logf("%v: draining, lines that were read and not written: %d, waiting for the stages (%v)", context.Cause(first), p.read.Load()-p.written.Load(), main.GuardReport())
 	}
 
-	// The context must not derive from main or first: it would already have ended.
+	// The scope main has been stopped, and the context first may have ended. So drainCtx must not
+	// derive from either, or it would have ended, too.
 	drainCtx, cancel := context.WithTimeout(second, o.drainTimeout)
 	defer cancel()
 	err = main.Completion().Wait(drainCtx)

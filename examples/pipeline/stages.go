@@ -98,7 +98,9 @@ func (p *pipeline) readLines(main, work context.Context) error {
 	defer close(p.order)
 	defer close(p.jobs)
 
-	ended := func() { p.atEnd.Store(true) } // lines calls ended at the end of the input; the loop below ends at the stop, too
+	// the iterator lines calls ended only at the end of the input, whereas the loop below also ends
+	// at the stop
+	ended := func() { p.atEnd.Store(true) }
 	source := ctxshutdown.Seq2(main, lines(p.in, p.out.current.position, ended))
 	if p.in.stream {
 		// For a stream, the stop ends the Reader instead of the loop. The loop continues with the

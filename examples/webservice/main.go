@@ -156,8 +156,8 @@ func deploy(ctx context.Context, way string) (r result, err error) {
 	err = <-d.serverDone
 	r.Way, r.Drain = way, time.Since(signalled)
 	bySignal := d.server.ProcessState.Sys().(syscall.WaitStatus).Signaled()
-	// The server that is written in the first way does not handle the signal. It is the only server
-	// that the signal is allowed to kill.
+	// Only the server of ways[0] may be killed by the signal, because it does not handle the
+	// signal. The others must exit by themselves.
 	if mayDie := way == ways[0].name; err != nil && !(mayDie && bySignal) {
 		return r, fmt.Errorf("the server failed: %w", err)
 	}
