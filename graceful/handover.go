@@ -7,7 +7,7 @@ import "sync/atomic"
 // checks for a panic and the return of Run; then no goroutine would raise that panic. An
 // atomic swap decides whether f ends first or Run stops waiting first.
 type handover struct {
-	result chan error // buffered, so that give does not block
+	result chan error // buffered, so that the method give does not block
 	closed atomic.Bool
 }
 

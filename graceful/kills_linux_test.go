@@ -52,7 +52,8 @@ func TestRun_ProgramSavesItsDataOrSaysWhyNot(t *testing.T) {
 		tty := startCommandOnTerminal(t, command, "", 80)
 		tty.readUntil("ready")
 		repeats := dice.IntN(4)
-		within := []time.Duration{15 * time.Millisecond, 500 * time.Millisecond}[dice.IntN(2)] // the first signal comes while the program starts, or later
+		// The first signal comes within this time: while the program starts, or later.
+		within := []time.Duration{15 * time.Millisecond, 500 * time.Millisecond}[dice.IntN(2)]
 		for k := range 1 + repeats {
 			if k > 0 {
 				within = 15 * time.Millisecond // a drain takes up to 20 ms

@@ -129,7 +129,7 @@ func (b *budget) wait(c *ctxshutdown.Completion, n int, work context.Context) {
 			return
 		case <-work.Done():
 			return
-		case <-b.changed: // compute the share again, since Extend may have been called
+		case <-b.changed: // Extend may have moved the end of the budget, so compute the share again
 		case <-timer.C:
 		}
 	}

@@ -230,9 +230,10 @@ func (r *run) start() {
 // returns.
 func (r *run) handle(e event) {
 	e.at = time.Now()
-	// List the remaining guards before the transition, because the transition notifies watchers. If
-	// Extend is called between the two calls of step, the second one may return no actions. It
-	// never returns more actions than the first one.
+	// List the remaining guards before the transition, because the transition notifies watchers.
+	// next.step tells whether there will be a transition: it changes only the copy next. If Extend
+	// is called between next.step and r.step, r.step may return no actions. It never returns more
+	// actions than next.step.
 	next := r.current()
 	var held *ctxshutdown.DrainError
 	if actions := next.step(e); slices.Contains(actions, force) || slices.Contains(actions, abandon) {

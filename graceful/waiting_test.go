@@ -51,9 +51,9 @@ graceful: waiting for export ×2 and mail ×1; cancelling them in 4 s
 	})
 }
 
-// With the longest soft phase the program bounds its drain by itself, so neither the report, nor
-// the log, nor the Status names a time that is left. With a shorter phase they do, even if an
-// extension makes the phase longer than the longest value.
+// If the soft phase has its maximum length, the program is expected to end the drain by itself, so
+// neither the report, nor the log, nor the Status names the time that is left. If the soft phase is
+// shorter, they name it, even when Extend has made the phase longer than that maximum.
 func TestRun_NamesNoTimeLeftIfSoftPhaseIsLongest(t *testing.T) {
 	extended := func(soft time.Duration, opts ...graceful.Option) (printed string, until time.Duration) {
 		bubble(t, func(b *testRun) {
@@ -142,7 +142,8 @@ func TestForcedError_NamesRequestsOfAllServers(t *testing.T) {
 }
 
 // Without tracing, the report counts requests and jobs, and names the oldest request. It leaves out
-// f, which waits for the requests. The logger gets the same text.
+// the guard of the function given to Run, which waits for the requests. The logger gets the same
+// text.
 func TestRun_CountsRequestsAndJobsThatDrainWaitsFor(t *testing.T) {
 	for _, test := range []struct {
 		name   string
