@@ -78,7 +78,8 @@ func run(s *connState, now *time.Time, events ...string) (todo connActions) {
 
 func TestConnState_StepReturnsActionsForEvent(t *testing.T) {
 	request := "read active handlerStart write handlerEnd idle"
-	linger := strings.Repeat(" timer", waitSteps-1) // the events of all timers of the linger but the last one
+	// the linger has waitSteps timers, and all but the last one have fired
+	linger := strings.Repeat(" timer", waitSteps-1)
 	for _, test := range []struct {
 		name   string
 		secure bool

@@ -44,7 +44,7 @@ func (c Cut) origin() string {
 	return what
 }
 
-// what returns the request, as in "GET /orders/{id}".
+// what returns a text that says what was cut off, as in "GET /orders/{id}".
 func (c Cut) what() string {
 	switch {
 	case strings.HasPrefix(c.Route, c.Method+" "):

@@ -56,7 +56,7 @@ func describeHijacked(guards int) ctxkey.Work {
 }
 
 // countRequests returns the number of requests that the drain of c waits for, and adds them to
-// oldest, with their ages at the time now, which counts from epoch.
+// oldest. Their ages are computed for the present time now, a duration since epoch.
 func (c *conn) countRequests(now time.Duration, oldest *oldestRequests) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

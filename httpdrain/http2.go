@@ -41,7 +41,7 @@ import (
 // Keys of TLSNextProto.
 const (
 	protoTLS       = "h2"
-	protoPlaintext = "unencrypted_http2" // the key that net/http and golang.org/x/net/http2 use between themselves
+	protoPlaintext = "unencrypted_http2" // net/http uses this key for HTTP/2 without TLS
 )
 
 type nextProto = func(*http.Server, *tls.Conn, http.Handler)

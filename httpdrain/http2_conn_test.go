@@ -38,7 +38,7 @@ func TestHTTP2Conn_WritesGoAwayBetweenFrames(t *testing.T) {
 		{frame(wire.FramePing, wire.FlagAck, wire.PingData), true},
 	}
 	all := ""
-	var allowed []int // the positions at which the GOAWAY and the PING may be
+	var allowed []int // the offsets in all at which httpdrain may insert the GOAWAY and the PING
 	for _, f := range frames {
 		all += f.bytes
 		if f.after {

@@ -112,7 +112,7 @@ func overdue(kept <-chan net.Conn) http.HandlerFunc {
 		case c := <-kept:
 			c.SetReadDeadline(past)
 			<-r.Context().Done() // the context ends when the server's read has failed
-		default: // in the second request, kept is empty
+		default: // the second request: kept has no connection left
 		}
 		ok(w, r)
 	}

@@ -71,9 +71,10 @@ func (q *request) recordPattern() {
 // sayLast makes the response say that it is the last one on its connection.
 func (q *request) sayLast() { q.conn.sayLast(q.Header()) }
 
-// sayLast sets Connection: close in h. On HTTP/2 it requests the first GOAWAY instead, because
-// Connection: close would make net/http send the second one. If the user has configured HTTP/2,
-// httpdrain can only set Connection: close.
+// sayLast makes a response, which has the headers h, the last one of its connection. On HTTP/1 it
+// sets Connection: close. On HTTP/2 it requests the first GOAWAY, because Connection: close would
+// make net/http send the second one. If HTTP/2 is served by a TLSNextProto function of the user,
+// httpdrain cannot send a GOAWAY, and sets Connection: close as well.
 func (c *conn) sayLast(h http.Header) {
 	c.mu.Lock()
 	if !c.state.canSendGoAway {
@@ -173,9 +174,9 @@ func (sv *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var q *request
-	// The version of the request does not show whether the connection is HTTP/1: there a client may
-	// send the request "PRI * HTTP/2.0", which net/http passes to the handler so that it can hijack
-	// the connection.
+	// A response of HTTP/1 can be hijacked. r.ProtoMajor does not show whether the connection is
+	// HTTP/1: over HTTP/1 a client may send the request "PRI * HTTP/2.0", which net/http passes to
+	// the handler so that it can hijack the connection.
 	if _, isHTTP1 := w.(http.Hijacker); isHTTP1 {
 		w1 := new(writer1)
 		q, w = w1.init(c, w, r), w1
@@ -203,9 +204,9 @@ func (c *conn) refuse(w http.ResponseWriter, reason string) {
 	http.Error(w, "503 "+reason, http.StatusServiceUnavailable)
 }
 
-// readFrom copies r to w. It calls w.ReadFrom, which may use sendfile, if w has that method.
-// io.Copy would call r.WriteTo before that, but the io.Copy that has called ReadFrom has already
-// tried WriteTo.
+// readFrom copies r to w. It calls w.ReadFrom, which may use sendfile, if w has that method. It
+// does not call io.Copy for that, because io.Copy prefers r.WriteTo. The io.Copy whose call of
+// ReadFrom has led here has already looked for WriteTo.
 func readFrom(w io.Writer, r io.Reader) (int64, error) {
 	if rf, ok := w.(io.ReaderFrom); ok {
 		return rf.ReadFrom(r)

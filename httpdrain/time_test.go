@@ -224,7 +224,8 @@ func TestServe_HoldsGuardUntilResponseIsWritten(t *testing.T) {
 			}
 			want := []httpdrain.Cut{{Remote: "pipe", Age: time.Second}} // the request that was answered is not listed
 			for i := range cut.Cut {
-				cut.Cut[i].Age = cut.Cut[i].Age.Round(10 * time.Millisecond) // rounded for the reason given at the function since
+				// Round the ages, as the function since rounds times.
+				cut.Cut[i].Age = cut.Cut[i].Age.Round(10 * time.Millisecond)
 			}
 			testkit.Equal(t, "cut", cut.Cut, want)
 		})

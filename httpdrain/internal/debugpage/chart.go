@@ -15,7 +15,7 @@ import (
 type chart struct {
 	Line, Area string // SVG paths of the curve
 	Now        string // position of the present time
-	Live       bool   // the present time moves across the drawing
+	Live       bool   // the mark of the present time moves through the drawing as time passes
 	From       int64  // the time from the left edge of the chart to the present, in milliseconds
 	Span       int64  // the width of the axis, in milliseconds
 	Marks      []chartLabel

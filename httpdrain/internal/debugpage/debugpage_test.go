@@ -119,7 +119,8 @@ func TestHandler_ShowsScopeStatesWithoutProcess(t *testing.T) {
 	})
 }
 
-// A process that has drained is in phase Exit. The page must not show the process as given up.
+// The phase Exit follows a complete drain as well as a drain that was given up. Here the drain was
+// complete, so the page must not say that it was given up.
 func TestHandler_DoesNotShowDrainedProcessAsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &fakeProcess{}

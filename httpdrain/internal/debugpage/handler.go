@@ -74,7 +74,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		status := http.StatusForbidden
 		if h.options.WithToken && h.options.Token != "" {
 			status = http.StatusUnauthorized
-			header.Set("WWW-Authenticate", `Basic realm="shutdown"`) // this header makes a browser ask for the token
+			// with this header, the browser asks the user for the token
+			header.Set("WWW-Authenticate", `Basic realm="shutdown"`)
 		}
 		http.Error(w, refusal, status)
 		return

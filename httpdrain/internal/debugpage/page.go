@@ -62,7 +62,7 @@ type page struct {
 	Where               string // phase of the process and state of the scope
 	Headline, Sentence  string
 	Why                 string // cause of the stop
-	Announcement        string // text that a screen reader reads when the field Key changes
+	Announcement        string // what a screen reader says when the field Key has changed
 	Key                 string
 	NextLabel, NextText string
 	NextLeft            *int64 // milliseconds until the next phase; the browser counts them down

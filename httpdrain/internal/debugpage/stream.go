@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	intervalRunning  = 500 * time.Millisecond // time between two snapshots while the scope runs
-	intervalDraining = 250 * time.Millisecond // time between two snapshots, and two events, after the stop
-	maxShare         = 10                     // at most 1/maxShare of the time is spent on taking snapshots
+	intervalRunning  = 500 * time.Millisecond // from one snapshot to the next while the scope runs
+	intervalDraining = 250 * time.Millisecond // after the stop, from one snapshot or event to the next
+	maxShare         = 10                     // snapshots take at most 1/maxShare of the time
 	heartbeat        = 15 * time.Second
 	writeTimeout     = 10 * time.Second // time limit for writing one event
 )
@@ -117,8 +117,9 @@ type streamWait struct {
 	gone    <-chan struct{} // closed when the client has disconnected or the request's context is cancelled
 	timer   *time.Timer
 
-	// The Done channels of Work and of the completion. Both are nil before the stop: a call of Work
-	// before it would keep the scope in its parent's list of children.
+	// forced is the Done channel of the scope's Work, and completed that of its Completion. Both
+	// are nil before the stop: a call of Work before the stop would keep the scope in its parent's
+	// list of children.
 	forced, completed <-chan struct{}
 }
 

@@ -120,7 +120,9 @@ func TestStream_ShowsDrainWithoutDelayingIt(t *testing.T) {
 		s.Shutdown()
 		time.Sleep(time.Second)
 		a.Release()
-		time.Sleep(1500 * time.Millisecond) // wait for a time at which the stream takes no snapshot of its own, which could be in the middle of the release
+		// at this time the stream takes no snapshot because of its interval; such a snapshot could
+		// be in the middle of the release
+		time.Sleep(1500 * time.Millisecond)
 		b.Release()
 		synctest.Wait()
 		select {
