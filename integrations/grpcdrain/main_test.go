@@ -72,7 +72,8 @@ func interceptors(s *ctxshutdown.Swansong, opts ...grpcdrain.InterceptorOption) 
 	}
 }
 
-// serve serves h with the interceptors. The test must receive from served.
+// serve starts to serve h with the interceptors. The test must receive the result of Serve from the
+// channel served of the running.
 func serve(t *testing.T, h *service, opts ...grpcdrain.Option) *running {
 	t.Helper()
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithName("grpc"))

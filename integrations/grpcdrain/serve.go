@@ -135,8 +135,8 @@ func Serve(s *ctxshutdown.Swansong, srv *grpc.Server, ln net.Listener, opts ...O
 		return o.drain(s, connections, srv, l)
 	}
 	if failure != nil && s.Err() == nil {
-		// The caller must learn of the failure at once. The drain may take long, because s is not
-		// stopped and streams do not end by themselves, so it goes on in the background.
+		// Drain in the background, because the caller must learn of the failure at once. The drain
+		// may take long: s has not been stopped, and streams do not end by themselves.
 		go drain()
 		return fmt.Errorf("grpcdrain: serve on %v: %w", ln.Addr(), failure)
 	}

@@ -71,7 +71,8 @@ func Serve(s *ctxshutdown.Swansong, srv *http3.Server, pc net.PacketConn, opts .
 		waiting.Go(func() { d.awaitLameDuck(p) })
 		defer waiting.Wait()
 	}
-	defer cancel() // deferred after the wait, and so called before it: the wait ends when the scope is stopped
+	// This deferred call runs before waiting.Wait. It stops the scope, which ends awaitLameDuck.
+	defer cancel()
 
 	accepting := make(chan error, 1)
 	go func() { accepting <- d.accept(ln) }()

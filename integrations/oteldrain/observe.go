@@ -118,7 +118,8 @@ func (m *instruments) gauge(name, unit, description string) metric.Float64Observ
 	return add(m, i, err)
 }
 
-// process returns a callback for the metrics that count for the whole program.
+// process creates the instruments for the statistics that are kept once for the whole program, and
+// returns the callback that observes their values.
 func (m *instruments) process() metric.Callback {
 	drains := m.counter("swansong.drain.count", "{drain}", "Drains by graceful.Run that have ended, by outcome.")
 	late := m.counter("swansong.guard.late", "{guard}", "Guards released after Force, or after the drain was abandoned.")

@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// maxListed is how many blockers an event of the span lists.
+// maxListed is the maximum number of blockers in the attribute swansong.blockers.
 const maxListed = 10
 
 // Trace records the drain of s as a span with the name "swansong.drain", with a tracer of tp. The

@@ -17,7 +17,7 @@ const DefaultTop = 20
 // have such a name.
 const (
 	Other   = "(other)"   // the sum of all paths without a series of their own
-	Unnamed = "(unnamed)" // scopes without a path
+	Unnamed = "(unnamed)" // scopes without a path: neither they nor their ancestors have a name
 )
 
 // A Group is one series: the guards of one path or, for [Other], of several paths.
