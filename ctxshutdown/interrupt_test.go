@@ -208,14 +208,14 @@ func (m *manual) runAfterFuncs() {
 	}
 }
 
-// guarded are the interrupts that accept the option Guarded, each with all actions that must
-// release its guard.
+// guarded are the types that accept the option Guarded, some with different sources. Each is listed
+// with all actions that must release its guard.
 var guarded = []struct {
 	name string
 	make func(t *testing.T, ctx context.Context) any
-	use  func(t *testing.T, it any) // uses the interrupt without ending it
-	ends map[string]func(t *testing.T, it any)
-	stop func(t *testing.T, it any) // makes the interrupt notice the end of its context
+	use  func(t *testing.T, it any)            // an action after which the guard must still be held
+	ends map[string]func(t *testing.T, it any) // each action must release the guard
+	stop func(t *testing.T, it any)            // makes a call after the end of the context; the call must release the guard
 }{
 	{
 		"Reader",

@@ -13,10 +13,10 @@ import (
 // The tests of this file make a second call at one point in the middle of a first call: the first
 // call calls a method of a user's context, or the hook of a test, which then makes the second call.
 
-// A meetingContext is a user's context. Its methods Err, Done and Value call the function that a
-// test has set for them, once.
+// A meetingContext is a user's context. A test can set a function for each of the methods Err, Done
+// and Value: the next call of the method first calls that function, and later calls do not.
 type meetingContext struct {
-	context.Context // supplies the values of the meetingContext
+	context.Context // finds the values for Value
 	done            chan struct{}
 	err             error
 
@@ -25,7 +25,8 @@ type meetingContext struct {
 	live int // the number of functions that AfterFunc has registered
 }
 
-// below returns a scope below a context of the user that is below a root scope.
+// below creates a chain of contexts: a root scope, a meetingContext that derives from it, and a
+// child scope of that. It returns the last two.
 func below() (*meetingContext, *ctxshutdown.Swansong) {
 	parent := &meetingContext{Context: ctxshutdown.New(context.Background()), done: make(chan struct{})}
 	return parent, child(parent)
