@@ -103,12 +103,12 @@ func joinNames(names []string) string {
 }
 
 func colourOutcome(o lspconn.Outcome, text string) string {
-	code := "31" // the terminal's code for red
+	code := "31" // the terminal's code for red text
 	switch o {
 	case lspconn.Clean:
-		code = "32" // green
+		code = "32" // the code for green text
 	case lspconn.ExitedEarly, lspconn.HandshakeTimeout, lspconn.Terminated:
-		code = "33" // yellow
+		code = "33" // the code for yellow text
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }

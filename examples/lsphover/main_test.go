@@ -58,7 +58,7 @@ func TestDocument_AppliesSeveralEditsAtTheirOriginalPositions(t *testing.T) {
 	}
 }
 
-func TestDocument_EditsUpToTheEndForPositionsBehindIt(t *testing.T) {
+func TestDocument_PositionBeyondEndMeansEndOfText(t *testing.T) {
 	const most = "18446744073709551615" // the largest uint
 	for _, end := range []string{`"line":9,"character":0`, `"line":2,"character":9`, `"line":` + most + `,"character":` + most} {
 		d := &document{"file:///a.go", "one\ntwo\nthree\n"}
