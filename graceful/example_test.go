@@ -174,7 +174,7 @@ func ExampleProcess_LameDuck() {
 }
 
 func ExampleWithLogger() {
-	log := slog.New(short{slog.NewTextHandler(os.Stdout, nil)}) // main uses slog.Default() instead
+	log := slog.New(short{slog.NewTextHandler(os.Stdout, nil)}) // a program would use slog.Default()
 	graceful.Run(context.Background(), nothing, graceful.WithLogger(log))
 	// Output:
 	// INFO serving

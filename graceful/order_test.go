@@ -75,7 +75,8 @@ func TestInOrder_DividesRemainingTimeAmongStages(t *testing.T) {
 	}
 }
 
-// With a Soft of 24 h, of which the Status names no end, stages have time nevertheless.
+// If the phase Soft has its maximum duration, 24 hours, the Status names no end of the phase.
+// InOrder nevertheless gives the first stage time to drain.
 func TestInOrder_StagesHaveTimeIfSoftPhaseIsLongest(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		var second time.Duration

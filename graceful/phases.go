@@ -69,9 +69,10 @@ type phases struct {
 	outcome    outcome   // how the drain ended; valid in phase Exit only
 }
 
-// shown returns the Status that the program, logs and reports get. Of a Soft of 24 h, the longest,
-// they get no end: a program that asks for so much bounds its drain by itself, as the launcher
-// does, so that end says nothing about when the drain ends.
+// shown returns the Status that the program, logs and reports get. If the phase Soft has its
+// maximum duration, 24 hours, that Status names no end of the phase. A program that allows so much
+// time bounds its drain by itself, as the launcher does, so the end of the phase says nothing about
+// when the drain ends.
 func (p *phases) shown() Status {
 	st := p.Status
 	if st.Rung == Soft && p.soft == longest {
