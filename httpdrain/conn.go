@@ -240,8 +240,8 @@ func (c *conn) read(b []byte) (int, error) {
 // may have been there for a while. attempts is the number of repetitions so far.
 func (c *conn) mustReadAgain(err error, attempts int) bool {
 	if !c.drain.draining.Load() {
-		// Before the drain it is the server that ends reads by a deadline, one for each request. So
-		// this is a fast path, which does not lock.
+		// endReads is called only during the drain. Before the drain, the server itself ends a read
+		// for each request, by a deadline, so return without locking.
 		return false
 	}
 	c.mu.Lock()

@@ -117,7 +117,7 @@ func (s *requestSite) String() string {
 	return cut.origin()
 }
 
-// A fixedSite is a description that is known from the start.
+// A fixedSite is the name of a request or connection in reports, computed in advance.
 type fixedSite string
 
 func (s fixedSite) String() string { return string(s) }

@@ -113,7 +113,8 @@ func ExampleDebug() {
 	// 403
 }
 
-// On a listener of its own, Debug may answer the local machine.
+// With LocalOnly, Debug answers a request from the same machine, and refuses one from another
+// machine.
 func ExampleLocalOnly() {
 	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("shop"))
 	defer s.Shutdown()

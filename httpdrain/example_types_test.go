@@ -37,7 +37,7 @@ func ExampleCut() {
 		go http.Get("http://" + ln.Addr().String() + path)
 		<-begun
 	}
-	s.Force(errors.New("out of time")) // graceful.Run calls Force in this way
+	s.Force(errors.New("out of time")) // graceful.Run does this when its phase Soft ends before the drain
 
 	byRoute := map[string]int{}
 	count := func(c httpdrain.Cut) {

@@ -23,8 +23,8 @@ type lateContext struct {
 
 func (l lateContext) Value(key any) any {
 	v := l.Context.Value(key)
-	// Do not block the first call of Value for this key. The server makes it when it accepts the
-	// connection; the others are made by handlers.
+	// The server makes the first call of Value for this key, when it accepts the connection, so do
+	// not block that call. The other calls are made by handlers.
 	if fmt.Sprintf("%T", key) == "httpdrain.connKey" && l.calls.Add(1) > 1 {
 		<-l.goOn
 	}

@@ -80,7 +80,8 @@ func (c *endedReadConn) waitForData() {
 		c.of.t.Error(err)
 		return
 	}
-	for hasData := false; !hasData; { // repeat, because the deadline that the drain sets ends this wait, too
+	// The drain sets a deadline, which ends raw.Read before there is data. Then call it again.
+	for hasData := false; !hasData; {
 		c.SetReadDeadline(time.Time{})
 		raw.Read(func(fd uintptr) bool {
 			_, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK)

@@ -28,7 +28,7 @@ type chartLabel struct {
 	X, Label string
 	Anchor   string // alignment of the label: start, middle or end
 	Y        int
-	Ahead    bool // the time of the label is in the future
+	Ahead    bool // the label marks the next phase, which has not begun
 }
 
 // runningAxisEnd returns the right end of the time axis if the scope is running, and the zero time

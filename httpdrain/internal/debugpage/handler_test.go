@@ -28,7 +28,8 @@ var hostileTexts = []string{
 	"two\nlines\r\nevent: end\ndata: complete", "\u202eright to left", "שלום", `{{.Guards}}`, "nul\x00 \xff", `&lt;b&gt;`,
 }
 
-// Names, causes, filters and reasons are shown as text, never as HTML or as events.
+// Hostile names, causes, filters and reasons appear as text: they add no HTML to the page, and no
+// event to the stream of server-sent events.
 func TestHandler_EscapesNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &fakeProcess{}
