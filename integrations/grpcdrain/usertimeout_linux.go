@@ -18,7 +18,8 @@ func setUserTimeout(c net.Conn, d time.Duration) {
 		return
 	}
 	if raw, err := tcp.SyscallConn(); err == nil {
-		// An error is ignored, as grpc does, because the server also works without the option.
+		// Ignore an error of setsockopt, as package grpc does: the server also works without this
+		// socket option.
 		_ = raw.Control(func(fd uintptr) {
 			_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(d.Milliseconds()))
 		})

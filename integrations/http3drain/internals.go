@@ -25,8 +25,8 @@ import (
 type streamTable string
 
 const (
-	sentByServer   streamTable = "outgoingUniStreams"  // contains the control stream
-	openedByClient streamTable = "incomingBidiStreams" // contains the streams of requests
+	sentByServer   streamTable = "outgoingUniStreams"  // one of these streams is the control stream
+	openedByClient streamTable = "incomingBidiStreams" // each of these streams carries a request
 )
 
 // checkInternals returns an error if package quic does not have the fields that this file reads.

@@ -56,7 +56,9 @@ func ExampleObserve() {
 
 }
 
-// With Depth, all connections are one series. Otherwise each of them would leave a series behind.
+// Each connection has a child scope. With Depth(1), the guards of all child scopes are added up in
+// the time series of their parent. Without it, each connection has a time series of its own, which
+// stays in the database when the connection has ended.
 func ExampleDepth() {
 	guards(oteldrain.Depth(1))
 	// Output:
