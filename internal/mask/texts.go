@@ -77,9 +77,9 @@ func escapedInURLs(value string) []string {
 	query := url.QueryEscape(value)
 	all := strings.ReplaceAll(query, "+", "%20") // QueryEscape makes each space a +, and each + a %2B
 	return []string{
-		query, url.PathEscape(value), // as escaped in Go and HTML forms
-		all, strings.ReplaceAll(all, "%2F", "/"), // as escaped in Python, PHP and Ruby
-		unescapedByComponent.Replace(all), unescapedByURI.Replace(all), // as escaped in JavaScript
+		query, url.PathEscape(value), // the escapes of Go and of HTML forms
+		all, strings.ReplaceAll(all, "%2F", "/"), // the escapes of Python, PHP and Ruby
+		unescapedByComponent.Replace(all), unescapedByURI.Replace(all), // the escapes of JavaScript
 	}
 }
 

@@ -31,7 +31,7 @@ func IsLocked(on any) bool {
 // A Hash is a hash of numbers.
 type Hash uint64
 
-// Add adds numbers to h.
+// Add returns a hash of the numbers that were hashed into h, followed by the given ones.
 func (h Hash) Add(numbers ...uint64) Hash {
 	for _, n := range numbers {
 		h = (h ^ Hash(n)) * goldenRatio
@@ -40,7 +40,7 @@ func (h Hash) Add(numbers ...uint64) Hash {
 	return h
 }
 
-// AddBools adds conditions to h.
+// AddBools is like Add, with 0 for false, and 0 and 1 for true.
 func (h Hash) AddBools(conditions ...bool) Hash {
 	for _, c := range conditions {
 		if h = h.Add(0); c {

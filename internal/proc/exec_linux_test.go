@@ -49,7 +49,9 @@ func init() {
 			var late atomic.Bool
 			syscall.ForkLock.RLock() // Exec waits for this lock, which is also held while a process starts
 			go func() {
-				time.Sleep(10 * time.Millisecond) // if Exec did not wait for this, it would set LATE=false
+				// An Exec that did not wait for the lock would read late before this goroutine sets
+				// it.
+				time.Sleep(10 * time.Millisecond)
 				late.Store(true)
 				syscall.ForkLock.RUnlock()
 			}()

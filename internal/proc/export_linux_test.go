@@ -22,7 +22,7 @@ func SetNamespace(ns string) {
 	thisOwner = func() owner { return o }
 }
 
-// Owner returns the owner in the marks of the processes that are bound to this program.
+// Owner returns the text with which this program marks the processes that must not outlive it.
 func Owner() string { return thisOwner().String() }
 
 // AwaitZombie waits until a child of this program has exited, and leaves it a zombie.
