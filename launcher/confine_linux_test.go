@@ -143,8 +143,8 @@ func TestUser_LauncherStopsProcessThatRunsAsOtherUser(t *testing.T) {
 	}
 }
 
-// A process has the limits of the kernel that its group says. The launcher refuses those that it
-// cannot set.
+// A process has the resource limits (Rlimits) that are configured for its group. Start refuses
+// limits that the launcher cannot set.
 func TestRlimits_AreSetForProcess(t *testing.T) {
 	g, file := scriptJob(t, "ulimit -Sn; ulimit -Hn; ulimit -c; grep -c RLIMITS /proc/self/environ; true")
 	g.Rlimits = []launcher.Rlimit{{Name: "nofile", Soft: 100, Hard: 200}, {Name: "core"}}

@@ -273,7 +273,8 @@ func ExampleManager_StopGroup() {
 	// 2 <nil>
 }
 
-// A program runs as an ordinary user, with limits of the kernel and of memory.
+// A program runs as an ordinary user. The kernel limits its open files, the size of its core dumps,
+// its memory and its processor time.
 func ExampleRlimit() {
 	web := launcher.GroupConfig{
 		Name: "web", Command: []string{"/usr/local/bin/web"}, Protocol: launcher.Signals, Desired: 1,

@@ -97,7 +97,7 @@ func (s GroupStats) with(e Event) GroupStats {
 		}
 		result := e.Roll
 		if !slices.Contains(rollResults, result) {
-			result = rollResults[0] // e.Roll is a phase and not a result, so the roll was interrupted
+			result = rollResults[0] // e.Roll is the phase in which the roll was interrupted
 		}
 		s.Rolls[result]++
 	case RouterError:

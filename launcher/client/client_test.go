@@ -124,7 +124,8 @@ func TestShutdown_RepeatedRequestGetsSameAnswer(t *testing.T) {
 	}
 }
 
-// A signal requests a shutdown. A second signal ends the context of the drain; a call does not.
+// A signal requests a shutdown. During the drain, a second signal ends the context of the drain,
+// and a shutdown request of the launcher does not.
 func TestSignal_FirstRequestsShutdownAndSecondCancelsDrain(t *testing.T) {
 	p := serve(t)
 	signal := func() {

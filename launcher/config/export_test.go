@@ -41,7 +41,7 @@ func EffectOf(field string) (effect Effect, ok bool) {
 	return "", false
 }
 
-// WithoutKey makes a field one that no key sets, until restore is called.
+// WithoutKey makes the package forget which key of a file sets the field, until restore is called.
 func WithoutKey(field string) (restore func()) {
 	key := keys[field]
 	delete(keys, field)

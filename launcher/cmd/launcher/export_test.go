@@ -9,7 +9,7 @@ var PrintJSON = printJSON
 // NewPrinter creates a printer for the given stdout and stderr.
 var NewPrinter = newPrinter
 
-// Ends prints a text on stdout and stderr, and calls the printer's method end with err.
+// Ends writes a text to the stdout and the stderr of p, and then calls p.end(err).
 func (p *printer) Ends(text string, err error) {
 	p.out.Write([]byte(text))
 	p.errs.Write([]byte(text))

@@ -74,7 +74,7 @@ const (
 	OnConfig                        // the configuration has changed: Config
 	OnProbe                         // a probe has reached its first verdict, success or failure, or has changed it: Probe; Err, empty after a success
 	OnNotified                      // the process has sent an sd_notify(3) message: Notification
-	OnTick                          // time has passed
+	OnTick                          // the time that Next has returned has come
 	OnExited                        // the process has exited, and is a zombie
 	OnReaped                        // the process has been reaped: Exit
 )

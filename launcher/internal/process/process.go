@@ -92,7 +92,7 @@ type Process struct {
 	quit     chan struct{} // closed when the subprocess has been reaped: events are no longer read from the inbox
 	ended    chan struct{} // closed when run returns
 	hooksCut chan struct{} // closed when the process is being killed, so that its hooks are killed, too
-	cutHooks func()        // closes hooksCut
+	cutHooks func()        // closes hooksCut; further calls have no effect
 
 	// user is the user that the process runs as, if it is not the launcher's; otherwise nil.
 	user       *proc.User

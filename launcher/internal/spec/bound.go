@@ -22,8 +22,8 @@ func (g Group) Delays() time.Duration {
 	return d
 }
 
-// LeaveBound returns Delays plus the time for a router. The router can still be busy with its
-// previous call.
+// LeaveBound is like Delays, for a launcher with a router. It adds the time limit of two calls of
+// the router, because the router can still be busy with its previous call.
 func (g Group) LeaveBound() time.Duration { return 2*RouterTimeout + g.Delays() }
 
 // Bound returns the longest time from the call that stops a process until the process has been

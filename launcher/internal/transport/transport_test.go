@@ -17,7 +17,7 @@ import (
 
 // A call that has run out of time does not show that a process serves the lifecycle protocol,
 // unless the process listens.
-func TestUnavailableIfUnserved_ReplacesTimeoutUnlessProcessListens(t *testing.T) {
+func TestUnavailableIfUnserved_TimeoutMeansUnavailableUnlessSocketIsServed(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	c := transport.New(transport.Config{Process: "web-1", Poll: time.Minute})
 	c.SetSocket(socket, -1)

@@ -23,8 +23,8 @@ func (t *Taken) Children() []proc.Adoptable { return children }
 // whose processes already serve.
 func TookOver() bool { return tookOver.Load() }
 
-// Lock returns the locked directory. The lock belongs to the open file and not to the program, so
-// it was never released.
+// Lock returns the locked directory. The directory stays locked when one program replaces the
+// other, because the lock belongs to the open file and not to the program.
 func (t *Taken) Lock() *os.File { return t.use(t.Files.Lock) }
 
 // Admin returns the listening unix socket of the launcher, nil if it was not handed over.

@@ -66,7 +66,7 @@ func TestGate_CloseLeavesGateOpenIfItsContextEnds(t *testing.T) {
 	})
 }
 
-// Answer says that the program can take over only if it understands the whole handoff.
+// Answer refuses a handoff that the program does not understand completely.
 func TestAnswer_RefusesHandoffWithUnknownVersionOrField(t *testing.T) {
 	contained := proc.Containment{Mark: "m"}
 	text, err := json.Marshal(upgrade.Handoff{Version: upgrade.Version, Dir: "/d", State: statefile.State{Containment: contained}})

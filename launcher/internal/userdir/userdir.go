@@ -62,7 +62,8 @@ func Check(launcherDir string, as *proc.User) error {
 
 const instead = "choose another directory for the launcher, such as /run/swansong"
 
-// checkPath checks a path to parent, with all directories on it.
+// checkPath returns an error if the user cannot enter one of the directories on path, or if a third
+// user could replace one of them. The error names parent, the directory to which path leads.
 func checkPath(path, parent string, as *proc.User) error {
 	for dir := path; ; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)

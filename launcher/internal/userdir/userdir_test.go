@@ -169,7 +169,7 @@ func TestRemove_LeavesFilesOfOthers(t *testing.T) {
 		}
 	}
 
-	// A socket of another program is not removed, either.
+	// Remove also leaves alone a socket whose name no launcher gives.
 	if err := os.RemoveAll(filepath.Dir(file)); err != nil {
 		t.Fatal(err)
 	}
