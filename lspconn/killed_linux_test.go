@@ -143,7 +143,8 @@ func children(t *testing.T) map[int]bool {
 		if err != nil {
 			continue // the process has ended
 		}
-		// The fields after the command begin with the state and the pid of the parent.
+		// In /proc/<pid>/stat, the command in parentheses is followed by the state of the process
+		// and the pid of its parent.
 		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 		if parent, _ := strconv.Atoi(fields[1]); parent == os.Getpid() {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
