@@ -55,7 +55,8 @@ func TestCheck_ListsLongFile(t *testing.T) {
 	}
 }
 
-// excesses returns what check says about a file with this name and text, without the path.
+// excesses writes a file with this name and text, and returns the findings of check in it. It
+// removes the path of the file from them.
 func excesses(t *testing.T, check func(path string) ([]string, error), name, text string) []string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
