@@ -68,7 +68,9 @@ func TestShutdown_CompletionWaitsForEveryGuardOfSubtree(t *testing.T) {
 			}
 			var racing sync.WaitGroup
 			racing.Go(func() { middle.Shutdown() })
-			for middle.Err() == nil { // when Err is set, the stop of middle is about to reach the children
+			// When Err returns an error, the Shutdown of middle has cancelled the context of
+			// middle. It has yet to stop the nodes of the children, which count the guards.
+			for middle.Err() == nil {
 				runtime.Gosched()
 			}
 			if done := root.Shutdown(); isResolved(done) || root.State() == ctxshutdown.Complete {

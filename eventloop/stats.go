@@ -34,7 +34,7 @@ type Snapshot struct {
 	Waited      uint64 // the number of callbacks for which PostWait had to wait
 
 	// The following fields are measured with WithSlowCallback.
-	Slow        uint64        // the number of functions that the hook was called for, or would have been
+	Slow        uint64        // how often the hook was called; if the hook is nil, how often it would have been called
 	LongestCall time.Duration // the longest time for which a function ran
 	LongestWait time.Duration // the longest time for which a callback was queued; see SlowCallback.Waited
 

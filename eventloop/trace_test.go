@@ -71,8 +71,9 @@ func TestTrace_NamesUserLineAndStackOfBlockedFunction(t *testing.T) {
 			begun := make(chan struct{})
 			p.Submit(func() { <-begun })
 			p.Submit(func() {})
-			// If SubmitWait already waits by then, a goroutine of the pool acquires the guard of
-			// its job.
+			// The channel begun is closed after a millisecond, so that SubmitWait probably has to
+			// wait for room before. Then a goroutine of the pool acquires the guard for the job of
+			// SubmitWait.
 			time.AfterFunc(time.Millisecond, func() { close(begun) })
 			p.SubmitWait(context.Background(), s.wait)
 			return lineAbove()
