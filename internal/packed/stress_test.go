@@ -301,7 +301,9 @@ func (p *population) work(r *rand.Rand, n int) {
 			p.withGuard(m, nil)
 		case dice < 199:
 			m.child("stopped").Stop()
-			p.acquisitions.Add(1) // the stress ends after a number of acquisitions, so count this as one
+			// This step acquires no guard. Count it as an acquisition, because the stress ends
+			// after a certain number of acquisitions.
+			p.acquisitions.Add(1)
 		case r.IntN(2) == 0: // enough children for a sweep of the list of m
 			for range 40 {
 				p.withGuard(m.child("brief"), nil)

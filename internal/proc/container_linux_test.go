@@ -421,7 +421,9 @@ func TestKill_AlsoKillsDescendantThatOnlyLaterSearchFinds(t *testing.T) {
 		}
 		p := start(t, spec)
 		started <- p
-		finishSearch := p.BlockSearches() // only the waiter can end the member
+		// Kill can now send no signal to the processes that a search finds. So only the goroutine
+		// that waits for p can send SIGKILL to the process other.
+		finishSearch := p.BlockSearches()
 		p.Kill()
 		if exit := awaitDone(t, other); exit.Signal != syscall.SIGKILL {
 			t.Errorf("the member ended with %v, want SIGKILL", exit)
@@ -751,7 +753,7 @@ func TestEnd_SendsSIGKILLEarlierIfSearchesForDescendantsAreSlow(t *testing.T) {
 
 // After Kill, the processes that the leader has left behind are killed at once, and get no time to
 // exit.
-func TestKill_GivesProcessesThatFirstOneLeftNoTimeToExit(t *testing.T) {
+func TestKill_AtOnceKillsProcessesThatLeaderHasLeftBehind(t *testing.T) {
 	spec := self("wait")
 	spec.NoCgroup, spec.Linger = true, time.Hour
 	p := start(t, spec)

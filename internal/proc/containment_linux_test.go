@@ -222,7 +222,8 @@ func TestAdopt_DetectsThatAnotherProcessHasThePidNow(t *testing.T) {
 	other := start(t, self("wait"))
 	readLine(t, other)
 	k := other.Adoptable(proc.Containment{Mark: "unused"})
-	k.Born-- // makes k identify an earlier process with the same pid
+	// With an earlier start time, k stands for a process that had the same pid before.
+	k.Born--
 	p, err := proc.Adopt(k, proc.Spec{Args: []string{"gone"}, Linger: -1})
 	if err != nil {
 		t.Fatal(err)

@@ -61,8 +61,8 @@ func (p Containment) EndStrays(children, known []Adoptable, deadline time.Time) 
 	}
 	dirs, _ := filepath.Glob(filepath.Join(p.Cgroup, cgroupPrefix+"*"))
 	for _, dir := range dirs {
-		// A process in known that has exited still needs its cgroup, which says whether it ran out
-		// of memory.
+		// Keep the cgroups of the processes in the slice known, even of those that have exited: a
+		// cgroup says whether its process ran out of memory.
 		if !slices.ContainsFunc(known, func(k Adoptable) bool { return k.Cgroup == dir }) {
 			removeCgroups(dir)
 		}

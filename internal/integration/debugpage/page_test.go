@@ -100,7 +100,7 @@ func TestPage_ShowsPhasesAndGuardsDuringDrain(t *testing.T) {
 	p.waitForText(".next", "Hard in")
 	p.waitUntil(`document.querySelector(".big").textContent.match(/\d s$/)`)
 	p.eval(`window.first = +parseFloat(document.querySelector(".big").textContent)`)
-	p.waitUntil(`parseFloat(document.querySelector(".big").textContent) < first`) // the page has counted down
+	p.waitUntil(`parseFloat(document.querySelector(".big").textContent) < first`) // the time on the page until the next phase has decreased
 	p.waitForText(".blockers", "conn-42")
 	p.waitForText("#tree", "page_test.go:")
 	if got := p.eval(`document.getElementById("scopes").offsetTop`); got != place {
