@@ -165,7 +165,9 @@ func TestSignal_LimitsDrainToTerminationGracePeriod(t *testing.T) {
 		want    [2]time.Duration
 	}{
 		{"", nil, [2]time.Duration{client.DefaultGrace, client.DefaultMax}},
-		{"12", nil, [2]time.Duration{client.DefaultGrace, client.DefaultMax}}, // files that "launcher export" writes for a group with default limits set the variable to 12
+		// For a group with default limits, "launcher export" writes files that set the variable to
+		// 12.
+		{"12", nil, [2]time.Duration{client.DefaultGrace, client.DefaultMax}},
 		{"62", nil, [2]time.Duration{client.DefaultGrace, time.Minute}},
 		{"1", nil, [2]time.Duration{800 * time.Millisecond, 800 * time.Millisecond}},
 		{"62", []client.Option{limits}, [2]time.Duration{time.Second, 7 * time.Second}},
@@ -290,7 +292,8 @@ func TestHealthPort_ServesOnlyHealth(t *testing.T) {
 		serve(t) // under a launcher, serve must ignore EnvHealth
 		taken.Close()
 		life, err = client.Serve(client.WithSignals())
-		if err != nil && !errors.Is(err, syscall.EADDRINUSE) { // EADDRINUSE: since taken was closed, another process has taken the port
+		// EADDRINUSE means that another process has taken the port since the listener was closed.
+		if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
 			t.Fatal(err)
 		}
 	}

@@ -20,7 +20,8 @@ import (
 
 var errFault = errors.New("injected")
 
-// faults maps each way in which a callback can fail to return to the text that reports it.
+// faults has the two ways in which a callback can end without returning, each with the text that
+// reports it.
 var faults = map[string]struct {
 	do   func()
 	says string
@@ -29,12 +30,12 @@ var faults = map[string]struct {
 	"Goexit": {runtime.Goexit, "runtime.Goexit"},
 }
 
-// faultyError is an error whose Error method does not return.
+// faultyError is an error whose Error method panics or calls runtime.Goexit.
 type faultyError struct{ fault func() }
 
 func (e faultyError) Error() string { e.fault(); return "" }
 
-// faultyHandler is a log handler whose Handle method does not return.
+// faultyHandler is a log handler whose Handle method panics or calls runtime.Goexit.
 type faultyHandler struct{ fault func() }
 
 func (h faultyHandler) Enabled(context.Context, slog.Level) bool  { return true }
@@ -42,8 +43,8 @@ func (h faultyHandler) WithAttrs([]slog.Attr) slog.Handler        { return h }
 func (h faultyHandler) WithGroup(string) slog.Handler             { return h }
 func (h faultyHandler) Handle(context.Context, slog.Record) error { h.fault(); return nil }
 
-// A check that does not return fails, and the readiness message says so.
-func TestCheck_FailsWhenFunctionPanicsOrHangs(t *testing.T) {
+// A check whose function panics or calls runtime.Goexit fails, and the readiness message says so.
+func TestCheck_FailsWhenFunctionPanicsOrCallsGoexit(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			var log strings.Builder
@@ -79,9 +80,9 @@ func TestCheck_FailsWhenFunctionPanicsOrHangs(t *testing.T) {
 	}
 }
 
-// A drain that does not return has failed. The launcher sees that before the caller of Run gets the
-// panic.
-func TestDrain_FailsWhenFunctionPanicsOrHangs(t *testing.T) {
+// A drain function that panics or calls Goexit has failed. Its panic goes on to the caller of Run,
+// but before that the launcher can see the failure in the status.
+func TestDrain_FailsWhenFunctionPanicsOrCallsGoexit(t *testing.T) {
 	for name, fault := range faults {
 		for where, drain := range map[string]func(context.Context) error{
 			"drain":     func(context.Context) error { fault.do(); return nil },
@@ -105,9 +106,9 @@ func TestDrain_FailsWhenFunctionPanicsOrHangs(t *testing.T) {
 	}
 }
 
-// A log handler that does not return blocks neither calls nor the drain. The panic is printed on
-// stderr.
-func TestLogger_HangingHandlerBlocksNeitherCallsNorDrain(t *testing.T) {
+// A log handler that panics or calls runtime.Goexit blocks neither calls nor the drain. The panic
+// is printed on stderr.
+func TestLogger_HandlerThatPanicsOrCallsGoexitBlocksNeitherCallsNorDrain(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			r, w, err := os.Pipe()
