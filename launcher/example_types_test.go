@@ -295,7 +295,9 @@ func ExampleManager_Force() {
 	defer remove()
 	ctx := context.Background()
 	g := sleepers(1)
-	g.Command = []string{"sh", "-c", "trap '' TERM; echo deaf; exec sleep 1000"} // a program that handled SIGTERM could end cleanly, so this one ignores it, and then prints a line
+	// The program ignores SIGTERM, so that only SIGKILL ends it. It prints a line when it has begun
+	// to ignore SIGTERM.
+	g.Command = []string{"sh", "-c", "trap '' TERM; echo deaf; exec sleep 1000"}
 	m, err := launcher.Start(ctx, launcher.Config{Dir: dir, Output: io.Discard, Groups: []launcher.GroupConfig{g}})
 	if err != nil {
 		fmt.Println(err)

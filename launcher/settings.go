@@ -36,7 +36,7 @@ import (
 type Protocol = spec.Protocol
 
 const (
-	Auto    Protocol = spec.Auto    // the one of the others that the process uses; the default
+	Auto    Protocol = spec.Auto    // the launcher finds out which of the following protocols the process uses; the default
 	GRPC    Protocol = spec.GRPC    // the lifecycle protocol, as package client serves it
 	Notify  Protocol = spec.Notify  // sd_notify(3) messages, on Linux only
 	Signals Protocol = spec.Signals // signals only

@@ -51,7 +51,9 @@ func TestEvents_ShowWhatForcedProcessStillWaitedFor(t *testing.T) {
 	// as expected.
 	for range 40 {
 		s.mustRun("stop", "web-1", "--wait")
-		s.mustRun("restart", "web", "--wait") // the events of the restart show that the lines of the report have ended
+		// The goroutine above has read a report only when it reads a line that does not belong to
+		// it. The restart causes events, which are printed after the report.
+		s.mustRun("restart", "web", "--wait")
 		select {
 		case text := <-reports:
 			if strings.HasPrefix(text, "    waits for something that never happens\n") && strings.Contains(text, "testrunner.(*runner).drainAll\n            ") {

@@ -122,8 +122,8 @@ func joined(results []result, errs []error) error {
 	}
 	var refused []string
 	for _, r := range results {
-		// The error of a wrong argument, such as a signal that does not exist, is the same for all
-		// names.
+		// Print an error only once: one about a wrong argument, such as a signal that does not
+		// exist, is in the results of all names.
 		if r.Error != "" && !slices.Contains(refused, r.Error) {
 			refused = append(refused, r.Error)
 		}

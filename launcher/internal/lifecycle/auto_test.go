@@ -145,7 +145,9 @@ func TestAuto_ProcessThatSendsNoMessageIsReadyWhenProbesSucceed(t *testing.T) {
 	m.probe(probe.Readiness, "")
 	testkit.Equal(t, "state", m.State, lifecycle.Ready)
 
-	m = spawn(config(autoWithProbe)) // a process that uses the protocol has to say so, too
+	// The success of the probe is not enough if the process has answered a call: then it must also
+	// report that it is ready.
+	m = spawn(config(autoWithProbe))
 	m.readiness(pb.ReadinessResponse_STARTING)
 	m.probe(probe.Readiness, "")
 	testkit.Equal(t, "state", m.State, lifecycle.Starting)

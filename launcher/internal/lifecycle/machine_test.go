@@ -277,14 +277,15 @@ func terminatedAt(t *testing.T, m *simulation) time.Duration {
 	return 0
 }
 
-// A process that does not take part in the protocol gets the stop signals, and has until the
-// maximum. An unreachable process is called again first; a process that declines is not.
+// A process that does not implement Shutdown, or declines the call, gets the stop signals. If a
+// process is unreachable, the launcher first calls Shutdown again, and then sends the stop signals.
+// In each case SIGKILL follows when the maximum has passed.
 func TestShutdown_SendsSignalsToProcessWithoutProtocol(t *testing.T) {
 	cfg := config(func(c *spec.Group) { c.Shutdown.StopSignals = []string{"SIGINT", "SIGTERM"} })
 	for _, c := range []struct {
 		name   string
 		answer func(m *simulation) []string
-		again  bool // whether the launcher calls Shutdown again
+		again  bool // whether the launcher calls Shutdown a second time before it sends signals
 		want   []string
 	}{
 		{"it does not implement Shutdown", func(m *simulation) []string { return m.ackFails(codes.Unimplemented) }, false,

@@ -60,7 +60,7 @@ func TestReadiness_NeedsBothProbeAndProtocol(t *testing.T) {
 	testkit.Equal(t, "state of a process that is warming up again", m.State, lifecycle.Warming)
 }
 
-// A process does not become ready with the message that its readiness probe has failed.
+// When a process becomes ready, its message no longer says that its readiness probe has failed.
 func TestReadiness_ReadyProcessHasNoMessageOfEarlierFailedProbe(t *testing.T) {
 	for _, protocol := range []spec.Protocol{spec.GRPC, spec.Notify, spec.Auto, spec.Signals} {
 		m := spawn(config(func(cfg *spec.Group) { cfg.Protocol, cfg.ReadinessProbe = protocol, tcp() }))

@@ -200,8 +200,8 @@ func (m *Machine) onStatus(e Event) []Action {
 // the launcher itself is stopped, and its total deadline ends before the maximum of the process.
 func (m *Machine) onLessTime(e Event) []Action {
 	m.limit = e.Limit
-	// The pending call may have told the process the longer time, so Shutdown is called again after
-	// it.
+	// While a call of Shutdown is pending, that call may have told the process the longer time. So
+	// lessTime has the launcher call Shutdown again when the pending call has been answered.
 	if m.phase == requesting {
 		m.lessTime = e.Limit.Before(m.MaxAt)
 	}

@@ -233,8 +233,8 @@ func (p *Process) run() {
 	} else {
 		exited, reaped = p.proc.Exited(), p.proc.Done()
 	}
-	// Launch has entered Host.Gate. The loop leaves the gate while it waits for an event, so that
-	// an upgrade can begin only then.
+	// Launch has entered Host.Gate, and an upgrade can begin only while no goroutine is in the
+	// gate. So the loop leaves the gate while it waits for an event.
 	gate := &p.group.Gate
 	forced := p.scope.Work().Done()
 	timer := time.NewTimer(time.Hour)

@@ -235,8 +235,8 @@ func TestScaleDown_OfOldInstanceStopsNoOtherInstance(t *testing.T) {
 	w.ends("old-2")
 	w.expectLog(t, "0s old-3 has ended", "0s old-2 has ended", "0s done paused=false given up=0: failures of new instances in a row: 1")
 
-	// Here more old instances remain than replacements were given up, so old-1 was still to be
-	// replaced when it was scaled down.
+	// One replacement has been given up, so one old instance is to stay. Three old instances remain
+	// when old-1 is scaled down, so the roll goes on until only one is left.
 	w = begin(roll.Config{Desired: 3, MinHealthy: 3, MaxSurge: 1, OnFailure: roll.Continue}, 3)
 	w.ends("new-4")
 	w.scaleDown(w.at("old-1"))

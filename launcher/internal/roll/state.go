@@ -157,7 +157,7 @@ func (s State) awaitCanaries(c Config, v View) State {
 	until, waiting := s.CanaryUntil(c, v)
 	switch {
 	case waiting && v.Now < until:
-	case !waiting, !c.Checked, v.PassedAt > 0 && v.PassedAt >= until: // waiting is false if the group was scaled down to none, and so needs no canary
+	case !waiting, !c.Checked, v.PassedAt > 0 && v.PassedAt >= until: // no canary is needed if the group was scaled down to no instances: waiting is false then
 		s.Phase, s.Progress = Rolling, v.Now
 	case c.ProgressDeadline > 0 && v.Now-until >= c.ProgressDeadline:
 		s.Why = fmt.Sprintf("the check of the canaries has given no answer for %v", c.ProgressDeadline)

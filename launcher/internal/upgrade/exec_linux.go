@@ -187,7 +187,8 @@ func (t *Taken) GoBack(err error) error {
 // Done closes the files that the launcher does not go on to use. It is called when the launcher has
 // begun to work, after which it cannot go back. It sends this program again the signals that came
 // before this program could handle them. It leaves out signals that stop a launcher if the channel
-// stopped is closed, because a launcher that is stopping would kill its processes at another one.
+// stopped is closed, because a launcher that is stopping kills its processes when it gets a second
+// signal.
 func (t *Taken) Done(stopped <-chan struct{}) {
 	if t == nil {
 		return

@@ -38,9 +38,9 @@ const (
 	prompt    life = "prompt"    // the pods end at once, and become ready one after the other
 	slow      life = "slow"      // a pod ends only when the simulation has no other event left
 	crashing  life = "crashing"  // some pods crash after becoming ready, some become ready late, and events come in any order
-	proving   life = "proving"   // like crashing, and a pod is available only some time after it has become ready
-	undo      life = "undo"      // like crashing, and at some time the Deployment gets its old template back
-	supersede life = "supersede" // like crashing, and at some time the Deployment gets a third template
+	proving   life = "proving"   // the pods behave as in crashing, and a pod is available only some time after it has become ready
+	undo      life = "undo"      // the pods behave as in crashing; during the rollout, the Deployment gets its old template back
+	supersede life = "supersede" // the pods behave as in crashing; during the rollout, the Deployment gets a third template, which supersedes the second one
 )
 
 // grid returns traces for every small Deployment and every life.
