@@ -30,8 +30,8 @@ func newStderrTail() *stderrTail { return &stderrTail{Tail: proc.NewTail(searche
 func (t *stderrTail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// Compute end only if there is new output, because a failed connection puts end into the error
-	// of each call.
+	// Compute t.end again only if there is new output: when a connection has failed, the error of
+	// each call contains the result of String.
 	if total := t.Total(); total != t.total {
 		t.end, t.total = endOfStderr(t.Tail.String()), total
 	}

@@ -31,7 +31,7 @@ func (n name) String() string { return n.root.Name() + n.path }
 // the lineage of ctx has the names ctx, child and s, the three calls, and is hard.
 type lineage struct {
 	names []name
-	calls []*ast.CallExpr // calls that returned the context and its ancestors; the last may call any function
+	calls []*ast.CallExpr // the calls that returned the context and its ancestors, in this order; the last one may be of any function
 	hard  bool            // the next ancestor is the hard context of a scope, and does not end when that scope is stopped
 }
 

@@ -35,7 +35,7 @@ type resource struct {
 	absentIf conditionFunc // reports whether a condition implies that there is no resource; nil: no condition does
 
 	uses        []variableUse     // uses of the variables in vars, in source order
-	oks         []variableUse     // assignments to the variable in the field ok
+	oks         []variableUse     // assignments to the variable that the field ok names
 	untraceable bool              // the value of ok is also used in a way that cannot be followed
 	comms       map[ast.Node]bool // the sends and receives of select statements
 }

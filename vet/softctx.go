@@ -100,7 +100,7 @@ func (c *softCheck) checkDefer(cur inspector.Cursor, n *ast.DeferStmt) {
 	res := &resource{info: c.pass.TypesInfo, fn: fn, graph: graph, def: n}
 	if id, ok := ast.Unparen(g).(*ast.Ident); ok {
 		if variable(c.pass.TypesInfo, fn.Node(), id) != nil {
-			return // checkAcquire has already checked a local variable
+			return // g is a local variable: checkAcquire checks the code after its acquisition
 		}
 		v, ok := c.pass.TypesInfo.Uses[id].(*types.Var)
 		if !ok {

@@ -269,7 +269,7 @@ func TestRun_CheckFlagReportsInvalidEntries(t *testing.T) {
 		inN("twice", abs+"in: func Quarter\n x = half.Of(x)\n+x++\n"),
 		inN("overlaps", abs+noSign+"in: func Abs\n-return -x\n }\n+}\n"),
 		inN("test-gone", "# x\ntest: ^TestAbs_OfNegativeNumber$|^TestGone$\n"+noSign),
-		inN("subtest-gone", "# x\ntest: ^TestAbs_OfNegativeNumber$/^not_today$\n"+noSign), // a literal of another test
+		inN("subtest-gone", "# x\ntest: ^TestAbs_OfNegativeNumber$/^not_today$\n"+noSign), // "not today" is in the module, but in another test
 	})
 	const quarter = "func Quarter(x int) int {\n\tx = half.Of(x)\n\tx = half.Of(x)\n\treturn x\n}\n"
 	if err := os.WriteFile(filepath.Join(root, "n", "quarter.go"), []byte("//go:build none\n\npackage n\n\n"+quarter), 0o644); err != nil {

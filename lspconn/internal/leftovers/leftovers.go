@@ -12,7 +12,8 @@ import (
 	"github.com/swansong-go/swansong/internal/proc"
 )
 
-// Counts contains what belongs to this program at one time.
+// Counts contains how many processes, cgroups, open files and goroutines this program has at the
+// moment.
 type Counts struct {
 	Processes   int // children of this program, including zombies
 	Cgroups     int // cgroups that this program has made
