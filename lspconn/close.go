@@ -89,8 +89,8 @@ func (c *Conn) closeBy(limit context.Context, deadline time.Time) (Report, error
 	after, fixed := c.state, c.deadline
 	c.mu.Unlock()
 	c.logState(before, after)
-	// If the deadline of the Manager is earlier than that of the connection, limitDeadline arranges
-	// for a Force. So do not wait longer than until the deadline of the Manager.
+	// The Manager may have an earlier deadline than the connection. Then limitDeadline arranges for
+	// a Force at that deadline, so do not wait any longer here.
 	if !deadline.IsZero() && fixed.After(deadline) {
 		var cancel context.CancelFunc
 		limit, cancel = context.WithDeadlineCause(limit, deadline, ErrUnconfirmed)

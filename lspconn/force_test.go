@@ -131,7 +131,7 @@ func TestForce_KillsServerWhileCloseWaitsForIt(t *testing.T) {
 	}
 }
 
-// The report of a server that could not be killed contains the cause of Force, too.
+// Force cannot kill the server. The report of the connection still contains the cause of Force.
 func TestForce_ReportHasItsCauseEvenIfServerCannotBeKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		undead := &unkillable{serveInProcess(behaviours{}), make(chan struct{})}

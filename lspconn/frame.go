@@ -92,7 +92,7 @@ func parseHeaderLine(line []byte, length int) (int, error) {
 	case n > maxBody:
 		return 0, &ProtocolError{What: fmt.Sprintf("a message of %d bytes; the limit is %d", n, maxBody)}
 	case length >= 0 && length != int(n):
-		return 0, &ProtocolError{What: fmt.Sprintf("two different lengths, %d and %d", length, n)}
+		return 0, &ProtocolError{What: fmt.Sprintf("two different values of Content-Length, %d and %d", length, n)}
 	}
 	return int(n), nil
 }

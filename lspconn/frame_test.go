@@ -28,7 +28,7 @@ func TestFrameReader_ReadsOrRejectsFrames(t *testing.T) {
 		{"a long one", "Content-Length: 3145728\r\n\r\n" + long, []string{long}, ""},
 		{"the longest header line", "X: " + strings.Repeat("x", 8<<10-3) + "\r\nContent-Length: 1\r\n\r\n1", []string{"1"}, ""},
 
-		{"two lengths", "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", nil, "two different lengths, 2 and 3"},
+		{"two lengths", "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", nil, "two different values of Content-Length, 2 and 3"},
 		{"an invalid length", "X: y\r\n\r\n", nil, "a header without Content-Length"},
 		{"negative", "Content-Length: -2\r\n\r\n", nil, `an invalid length: "Content-Length: -2"`},
 		{"with a sign", "Content-Length: +5\r\n\r\n[1,2]", nil, `an invalid length: "Content-Length: +5"`},

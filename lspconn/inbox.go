@@ -31,9 +31,9 @@ type inbox struct {
 	space      sync.Cond // signalled when fewer messages wait
 	waiting    []message
 	taken      message                // the message that was last taken from waiting; its handler may not have been called yet
-	delivering bool                   // a goroutine delivers, or is in a handler for which the next message waits
+	delivering bool                   // set while deliver runs, and its handlers until they call Async
 	running    map[*handling]struct{} // all handlers that have not returned
-	async      int                    // how many requests have a handler that has called Async and not returned
+	async      int                    // number of running handlers that have called Async
 	stopped    bool                   // no handler is called any more
 	ended      bool                   // the read loop has ended
 }

@@ -21,8 +21,8 @@ import (
 type Behaviour struct {
 	Initialize string // reaction to initialize: "never", "refuse", "exit", "garbage"
 	Shutdown   string // reaction to shutdown: "never", "refuse", "exit", "ask" (sends a request first and waits for the response), "close" (closes stdout), "half" (exits within the response)
-	Exit       string // reaction to the notification exit: "ignore"
-	EOF        string // reaction to the end of the input: "ignore"
+	Exit       string // reaction to the notification exit: "ignore"; by default the server exits
+	EOF        string // reaction to the end of the input: "ignore"; by default the server exits
 	StopAfter  int    // the server stops reading after this many messages; 0 means never
 	Code       int    // exit code of the server
 	IgnoreTerm bool
@@ -80,8 +80,8 @@ func (s *Server) Serve(in io.Reader, out io.Writer, hang func()) (code int) {
 			return s.Code
 		}
 		if err != nil {
-			// The output of a client that was killed, or gave up, may end in the middle of a
-			// message.
+			// If the client was killed or has given up, the input of this server may end in the
+			// middle of a message.
 			if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.ErrClosedPipe) {
 				s.fault("cannot read a message: " + err.Error())
 			}
