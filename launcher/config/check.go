@@ -37,8 +37,9 @@ func (k *checker) must(ok bool, key, format string, args ...any) {
 	}
 }
 
-// config checks the whole file. The rules for single keys come first, and values last: a key that
-// is already wrong is not reported twice, and rules that compare keys leave it out.
+// config checks the whole file: first each key by itself, and at last, in the method values, by the
+// rules of package launcher. A key that already has an error gets no second one, and a rule that
+// compares several keys is skipped if one of them has an error.
 func (k *checker) config(c *Config) {
 	if !k.set("total_deadline") {
 		c.TotalDeadline = c.derivedTotal()
@@ -89,8 +90,8 @@ func (k *checker) values(c *Config) {
 		key, ok := keyOf(at, p.Field)
 		switch {
 		case isMapping(p.Field), slices.ContainsFunc(compared, func(f spec.Field) bool { return k.isWrong(at, f) }):
-			// Nothing is reported: the error is known already, or the rule compares the field with
-			// one whose value is wrong.
+			// Report nothing: the decoder has reported the error of the mapping already, or the
+			// rule compares the field with one that has an error itself.
 		case !ok:
 			k.fail(at, "%s: %s", p.Field, p.Rule(lastName))
 		default:
@@ -99,8 +100,8 @@ func (k *checker) values(c *Config) {
 	}
 }
 
-// isMapping reports whether the field is an element of a list that is a mapping in the file, such
-// as Env. The decoder has already checked the names and values of these mappings; see forms.
+// isMapping reports whether the field is an element of the list Env or Rlimits. In the file, each
+// of these lists is a mapping, and the decoder has already checked its names and values; see forms.
 func isMapping(f spec.Field) bool {
 	return strings.HasPrefix(string(f), "Env[") || strings.HasPrefix(string(f), "Rlimits[")
 }
@@ -150,8 +151,8 @@ func isReserved(name string) bool { return slices.Contains(reserved, name) }
 
 func (k *checker) program(at string, g *Group, stateDir string) {
 	if g.Name == "" && !k.set(at+".command") {
-		// Without a command, the name of the group is the command; the name is missing, too, and
-		// only that is reported.
+		// A group without a command runs the program that has the name of the group. Here the name
+		// is missing as well. Report only the missing name, and no error of the command.
 		k.wrong[at+".command"] = true
 	}
 	k.command(at+".command", g.Command)

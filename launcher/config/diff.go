@@ -23,8 +23,8 @@ const (
 	Stops    Effect = "stops the group"        // the group was removed
 	Scales   Effect = "starts or stops some"   // instances are started or stopped; the others keep running
 	Rolls    Effect = "rolls the group"        // all instances are replaced
-	Upgrades Effect = "with an upgrade"        // a reload is refused; launcher upgrade applies it
-	Restarts Effect = "with the next launcher" // a reload is refused; only the next launcher uses the value
+	Upgrades Effect = "with an upgrade"        // refused by a reload, applied by launcher upgrade
+	Restarts Effect = "with the next launcher" // refused by a reload, applied by the next launcher
 )
 
 // effects has the effect of a change of a key, or of a key inside of its mapping. The effect of
@@ -44,7 +44,7 @@ var effects = func() map[string]Effect {
 type Change struct {
 	Group    string // empty if the change does not concern a group
 	Key      string // for example shutdown.max_duration; empty if the whole group was added or removed
-	Old, New string // empty if there is no value
+	Old, New string // the two values; empty if the configuration does not have the key
 	Effect   Effect
 }
 
@@ -96,8 +96,9 @@ func Diff(now, next *Config) []Change {
 		for _, key := range old.keysWith(new) {
 			o, n := old.at[key], new.at[key]
 			if o.raw != n.raw {
-				// A key that is missing from one of the two configurations, such as a variable of
-				// env, has no effect there, so the effect in the other configuration counts.
+				// If a key is missing from one of the two configurations, as a removed variable of
+				// env is, its effect there is empty. Then take the effect from the other
+				// configuration.
 				effect := cmp.Or(o.effect, n.effect)
 				if g := next.Group(group); key == "on_launcher_death" && len(g.Listen) > 0 {
 					// The guardian, which holds listeners while no launcher runs
@@ -158,8 +159,8 @@ func (l leaves) keysWith(m leaves) []string {
 
 // flatten returns the leaves of a group, or, if g is nil, those of c without its groups.
 //
-// The effect is that of the first part of a key: what is true of shutdown is true of all keys in
-// it. Groups are left out of c, because Diff compares them by their names.
+// The effect of a key is looked up by its first part: the entry of shutdown in effects is also that
+// of shutdown.max_duration. Groups are left out of c, because Diff compares them by their names.
 func flatten(c *Config, g *Group) leaves {
 	out, shown := leaves{at: map[string]leaf{}}, c.displayed()
 	add := func(key, raw, seen string) {
@@ -209,7 +210,8 @@ func flatten(c *Config, g *Group) leaves {
 		return out
 	}
 	mapping("", groupKeys, reflect.ValueOf(g).Elem())
-	for _, name := range slices.Sorted(maps.Keys(g.FromFiles)) { // all these values are hidden, because such files usually contain secrets
+	// all values from files are masked, because such files usually contain secrets
+	for _, name := range slices.Sorted(maps.Keys(g.FromFiles)) {
 		add(join("env_file", name), strconv.Quote(g.FromFiles[name]), strconv.Quote(mask.Mark))
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.Conditions)) {

@@ -46,8 +46,9 @@ func readFile(file string, open opener) ([]byte, error) {
 // pipe, or a function that waits for no program.
 type opener = func(name string) (*os.File, error)
 
-// openAgain opens a file that a launcher has read before. A launcher can start with a pipe, as in
-// run -f <(make-config). But no program may ever write to it again.
+// openAgain opens a file that a launcher has read before. It refuses a pipe, such as the one that
+// run -f <(make-config) reads at the start: nothing may ever write to that pipe again, and opening
+// it would wait forever.
 func openAgain(name string) (*os.File, error) {
 	return regular.Open(name, ", so the launcher can read it only once, at its start; to reload or upgrade, use a regular file")
 }

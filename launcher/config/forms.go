@@ -125,7 +125,9 @@ func commandOf(program string, args []string) []string {
 	return append([]string{program}, args...)
 }
 
-// choose reads one of the two words of a form into v, as false or true, or returns what is wrong.
+// choose reads a field that is one of two words in the file, such as "first|second" in form, and a
+// bool in v. It sets v to false for the first word and to true for the second one. For any other
+// value, it returns the rule that the value breaks.
 func choose(n *yaml.Node, v reflect.Value, form string) (rule string) {
 	words := strings.Split(form, "|")
 	switch {

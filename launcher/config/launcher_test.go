@@ -125,8 +125,8 @@ func TestLocate_FindsLineOfErrorInConfigurationFile(t *testing.T) {
 	}
 }
 
-// Position finds a key. If the file has only the mapping around the key, Position finds the
-// mapping. It does not find a group that the file does not have.
+// Position returns the line and column of a key. If the file does not have the key, they are those
+// of the mapping that would contain it. For a group that the file does not have, they are 0.
 func TestSource_PositionReturnsLineOfKeyOrOfMappingAroundIt(t *testing.T) {
 	_, source, err := config.ParseSource("l.yaml", []byte("state_dir: /d\nprocess_groups:\n  - name: other\n  - name: web\n    shutdown:\n      grace: enforced\n"))
 	if err != nil {

@@ -76,11 +76,10 @@ func expand(text string, lookUp func(string) (string, bool)) (_, rule string) {
 	}
 }
 
-// cutBrace cuts a text, which follows a ${, at the brace that closes that variable. Variables
-// inside of it have braces of their own.
+// cutBrace splits text, which follows a ${, at the brace that closes this variable. A variable
+// inside of the text has a closing brace of its own.
 //
-// A doubled $ stands for the character $. So the brace in $${ opens no variable, and needs none to
-// close it.
+// $$ stands for the character $. So the ${ in $${ opens no variable, and no brace closes it.
 func cutBrace(text string) (inside, rest string, ok bool) {
 	depth := 1
 	for i := 0; i < len(text); i++ {

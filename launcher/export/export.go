@@ -63,7 +63,8 @@ func (g Gap) String() string {
 // Targets returns the names of the targets.
 func Targets() []string { return slices.Sorted(maps.Keys(targets)) }
 
-// targets are the functions of the targets by the names that the command export takes.
+// targets has the function that exports to a target, by the name of the target in the command
+// export.
 var targets = map[string]func(*config.Config) (*Result, error){"kubernetes": Kubernetes, "nomad": Nomad, "systemd": Systemd}
 
 // To exports a configuration to the target with the name.
@@ -184,10 +185,9 @@ func (g group) gap(isSet bool, key, format string, args ...any) {
 	}
 }
 
-// environment returns the variables without secrets, and the names of the secret ones. A variable
-// is secret if masking changes it, so the rules are those of the launcher's own output. The
-// variables in the files of env_file are in neither of these results: the exported files refer to
-// an env_file as a whole.
+// environment returns the variables without secrets, and the names of those with a secret. A
+// variable has a secret if the launcher would mask it in its output. The variables in the files of
+// env_file are in neither result: what is exported refers to an env_file as a whole.
 func (g group) environment() (plain map[string]string, secret []string) {
 	plain = map[string]string{}
 	for i, v := range g.Env {

@@ -307,9 +307,10 @@ const (
 
 func variablePath(job string) string { return "nomad/jobs/" + job }
 
-// update returns how Nomad rolls the group. Nomad starts canaries in addition to the running
-// instances, and then replaces MaxParallel at a time, stopping each before its replacement starts.
-// If no instance may be missing, all new instances are canaries.
+// update returns how Nomad replaces the instances of the group. Nomad first starts the canaries, in
+// addition to the running instances. It then replaces MaxParallel instances at a time, and stops
+// each before its replacement starts. If no instance may be missing, all new instances are
+// canaries.
 func (g group) update() nomadUpdate {
 	u := nomadUpdate{
 		MaxParallel:      max(g.maxUnavailable(), 1),

@@ -12,7 +12,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
-// A namedProbe is a probe of a group with its key, for gaps.
+// A namedProbe is a probe of a group with its key in the file, by which a Gap names it.
 type namedProbe struct {
 	key string
 	config.Probe

@@ -156,7 +156,8 @@ func (u *unit) setType(g group) {
 		u.set("NotifyAccess", "main")
 	case g.Protocol == launcher.Notify:
 		u.set("Type", "notify")
-		u.set("NotifyAccess", "all") // the launcher, too, accepts messages from all processes of the service
+		// like this launcher, systemd then accepts messages from all processes of the service
+		u.set("NotifyAccess", "all")
 	default:
 		u.set("Type", "exec")
 	}
