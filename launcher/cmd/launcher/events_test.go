@@ -46,9 +46,9 @@ func TestEvents_ShowWhatForcedProcessStillWaitedFor(t *testing.T) {
 			reports <- below.String()
 		}
 	}()
-	// The first events may come before the command receives any. And on a busy machine, a process
-	// may be forced before its drain has begun to wait. So it suffices that one of the reports is
-	// as expected.
+	// The launcher may publish the first events before the command events has connected. On a busy
+	// machine, a process may also be forced before its drain waits for anything, and its report
+	// then says something else. So repeat until one report is as expected.
 	for range 40 {
 		s.mustRun("stop", "web-1", "--wait")
 		// The goroutine above has read a report only when it reads a line that does not belong to

@@ -293,7 +293,8 @@ func TestRun_DoesNotReadPipeAgainAfterError(t *testing.T) {
 	go func() {
 		defer close(done)
 		for range 2 {
-			f, err := os.OpenFile(pipe, os.O_WRONLY, 0) // waits for a reader
+			// blocks until another program opens the pipe for reading
+			f, err := os.OpenFile(pipe, os.O_WRONLY, 0)
 			if err != nil {
 				t.Error(err)
 				return

@@ -97,7 +97,7 @@ func (o *orders) print(w io.Writer, results []result) {
 		switch {
 		case o.json:
 			printLine(w, r)
-		// With one name, the message is clear without the name.
+		// If the user has given only one name, the message is clear without it.
 		case r.Error == "" && len(results) > 1:
 			fmt.Fprintf(w, "%s: %s\n", r.Name, r.Message)
 		case r.Error == "":
@@ -114,8 +114,8 @@ func isUnanswered(err error) bool {
 }
 
 // joined returns the errors of all names as one. If the launcher could not be reached, or has not
-// answered, joined returns only that error, because it is the same for all names. The error keeps
-// its code of gRPC, from which ask makes a message.
+// answered, joined returns only that error, because it is the same for all names. It returns it
+// unchanged, because the function ask chooses its message by the gRPC code of the error.
 func joined(results []result, errs []error) error {
 	if i := slices.IndexFunc(errs, isUnanswered); i >= 0 {
 		return errs[i]

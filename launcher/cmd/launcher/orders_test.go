@@ -130,8 +130,9 @@ func TestOrders_PrintErrorAsJSONIfLauncherDoesNotRun(t *testing.T) {
 }
 
 // A command with --json that fails before it has printed anything prints its error as JSON to
-// stdout, in the same words as to stderr. That is also so if the launcher refuses the order, and
-// for status without the flag, because its output would be JSON, too.
+// stdout, in the same words as to stderr. That is also so if the launcher refuses the order. The
+// command status does this even without --json if stdout is not a terminal, because it would then
+// print JSON.
 func TestCommands_PrintErrorsAsJSON(t *testing.T) {
 	s := newSite(t, two)
 	fails := func(args ...string) (failure string) {

@@ -351,10 +351,9 @@ func reloadFile(ctx context.Context, m *launcher.Manager, logger *slog.Logger) {
 	}
 }
 
-// splitErrors separates err, which is the error of one group in a reload or the joined errors of
-// several groups, into two: the errors that report a failure, and those that only say that a stop
-// has interrupted the reload. An error belongs to the second kind if it matches one of the causes,
-// which are those of such stops; a cause can be nil.
+// splitErrors splits the errors of a reload into failures and interruptions. err is the error of
+// one group, or the joined errors of several groups. An error that matches one of the causes, each
+// the cause of a stop, says only that the stop has interrupted the reload. A cause can be nil.
 func splitErrors(err error, causes ...error) (failed, interrupted error) {
 	all := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

@@ -249,7 +249,8 @@ func (v view) waitingFor(out *pb.GetGroupHealthResponse) string {
 			// has stopped, or it waits for other groups, which are listed themselves.
 			continue
 		}
-		// The group itself is listed if none of its processes was listed.
+		// List the group itself if it has too few processes that could be listed above, such as
+		// none at all.
 		if !g.GetHealthy() && unfinished < max(int(g.GetMinHealthy()), 1) && !g.GetRoll().GetPaused() {
 			lines = append(lines, fmt.Sprintf("%s: %d of %d ready%s", clean(g.GetGroup()), g.GetReady(), g.GetDesired(), prefixed(": ", clean(g.GetMessage()))))
 		}

@@ -135,8 +135,8 @@ func (d *daemon) guardian() (pid int, name string) {
 	return 0, ""
 }
 
-// After an upgrade, the launcher masks the secrets of a process that has removed them from its
-// environment, also when a reload has replaced them in the file.
+// A process has removed the secrets from its environment, and a reload has replaced them in the
+// file. After an upgrade, the launcher still masks the secrets that the process was started with.
 func TestUpgrade_StillMasksSecretsOfProcess(t *testing.T) {
 	s := newSite(t, `
 state_dir: STATE

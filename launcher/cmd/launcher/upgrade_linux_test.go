@@ -356,7 +356,7 @@ func TestUpgrade_SeveralUpgradeSignalsAndSIGTERMDoNoHarm(t *testing.T) {
 		if code == 0 {
 			break
 		}
-		// Until then, an upgrade can be refused because another one is under way.
+		// The upgrades by signal may still be under way, and this one is refused until they are done.
 		if time.Now().After(late) {
 			t.Fatalf("upgrade: code %d\n%s", code, stderr)
 		}
@@ -527,8 +527,8 @@ func TestUpgrade_GivenUpGroupAndStoppedProcessStayAsTheyWere(t *testing.T) {
 	}
 }
 
-// If a process is to be kept but is missing from the state file, the launcher still reports that
-// after an upgrade.
+// The launcher reports that a process with on_launcher_death: keep is missing from the state file.
+// After an upgrade, it still reports that.
 func TestUpgrade_AfterwardsStillReportsProcessMissingFromStateFile(t *testing.T) {
 	s := newSite(t, webFile+`    on_launcher_death: keep
 `)
