@@ -109,8 +109,8 @@ func (a Address) Overlaps(b Address) bool {
 	case a.port == 0 || a.port != b.port:
 		return false
 	case a.name != "" && b.name != "":
-		// A name means the IPv4 address of the host, if it has one, with "tcp" as well as with
-		// "tcp4".
+		// With "tcp" as well as with "tcp4", a host name stands for an IPv4 address of the host if
+		// it has one.
 		return a.name == b.name && a.v4 == b.v4
 	case a.name != "":
 		return b.covers(a)

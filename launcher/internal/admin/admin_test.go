@@ -235,7 +235,7 @@ func TestLimit_AcceptsConnectionWhenOneIsClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		conn.Close()
-		conn.Close() // the second Close of a connection must not free another slot
+		conn.Close() // a second Close of the same connection must not free the slot of another one
 	}
 	conn, err := limited.Accept()
 	if err != nil {

@@ -127,8 +127,9 @@ func (c *Controller) State(sockets []statefile.Socket) statefile.Group {
 	for _, i := range c.instances.sorted() {
 		p := i.Record()
 		p.NotReplaced = i.noReplacement
-		// A process that is unhealthy and is not replaced counts as finished even before its stop
-		// begins. Do not count it here: the next launcher adopts the process, and counts it then.
+		// A process that is unhealthy, and is not to be replaced, counts as finished even before it
+		// is stopped. It is not counted in the state file: the next launcher adopts the process,
+		// and then counts it.
 		if p.StopAt == 0 && i.finishedIn == c.revisions.Current {
 			r.Finished, r.FinishedFailed = max(0, r.Finished-1), max(0, r.FinishedFailed-1)
 		}

@@ -31,8 +31,9 @@ type Result struct {
 
 func newResult() *Result { return &Result{done: make(chan struct{})} }
 
-// noRoll returns the result of an order to roll a group that begins no roll, so that callers have
-// nothing to wait for. otherAction says what the group does instead.
+// noRoll returns the Result of an order to roll a group if the order begins no roll. The Result is
+// complete, so a caller that waits for it returns at once. otherAction says what the group does
+// instead.
 func noRoll(otherAction string) *Result {
 	r := newResult()
 	r.instead = otherAction

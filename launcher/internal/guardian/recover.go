@@ -159,8 +159,9 @@ func isRecorded(s statefile.State, m proc.Marked) bool {
 
 // addTo adds the processes that have outlived their launcher to a state. The configuration that
 // they were started with is not known. So addTo records a digest that no configuration has, and the
-// next launcher replaces the processes in a roll. They are recorded as ready. So the roll first
-// waits until the next launcher has asked each whether it is ready, and does not stop too many.
+// next launcher replaces the processes in a roll. They are recorded as ready. So the roll waits
+// until the next launcher has asked each whether it is ready; otherwise the roll could stop too
+// many.
 func (l leftovers) addTo(s statefile.State, groups []spec.Group) {
 	for _, m := range l.kept {
 		id := m.Getenv(client.EnvID)

@@ -45,7 +45,7 @@ type Event struct {
 	Said         Said          // what an adopted process had reported to the earlier launcher
 	Warming      bool          // an adopted process had become ready, and its readiness probe failed
 
-	Limit time.Time // when the launcher, which is being stopped itself, sends the process SIGTERM
+	Limit time.Time // when a launcher that is being stopped sends the process SIGTERM
 }
 
 // Said is what a process has reported about itself and will not report again.
@@ -59,7 +59,7 @@ type EventKind int
 
 const (
 	OnSpawned      EventKind = iota // the process was started
-	OnAdopted                       // an earlier launcher started the process: ReadyAt, StopAt, AskedAt, SignalsSent, GrantedUntil, Reason, Grace, Uses, Said, Warming
+	OnAdopted                       // the process was started by an earlier launcher: ReadyAt, StopAt, AskedAt, SignalsSent, GrantedUntil, Reason, Grace, Uses, Said, Warming
 	OnSpawnFailed                   // the process could not be started or adopted: Err
 	OnReadiness                     // GetReadinessStatus returned: Readiness, or Code and Err
 	OnPushedReady                   // the process reported by itself that it is ready: Reason is its message
@@ -68,7 +68,7 @@ const (
 	OnAck                           // Shutdown returned: Ack, or Code and Err
 	OnStatus                        // GetShutdownStatus returned: Status, or Code and Err
 	OnPushedEnd                     // the process reported by itself that its drain has ended: Reason is its message, DrainError
-	OnLessTime                      // the launcher is stopping, and its total deadline may leave the process less time: Limit
+	OnLessTime                      // the launcher is being stopped, so the process may get less time: Limit
 	OnTerminate                     // the process is to be sent SIGTERM at once: Reason
 	OnForce                         // the process is to be killed at once: Reason
 	OnConfig                        // the configuration has changed: Config

@@ -224,8 +224,8 @@ func (m *Machine) onAdopted(e Event) []Action {
 		m.stopBy = e.StopAt.Add(leave + m.cfg.Shutdown.Max)
 		m.requests = unknownRequests
 		return m.onStop(e)
-	// Without a readiness probe in the present configuration, the next case makes the process
-	// ready.
+	// This case needs a readiness probe in the present configuration. Without one, the process is
+	// ready, by the case below.
 	case !e.ReadyAt.IsZero() && e.Warming && m.cfg.ReadinessProbe.IsSet():
 		m.Said.Ready, m.passed[probe.Startup] = true, true
 		m.enter(Warming)

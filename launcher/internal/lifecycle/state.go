@@ -12,7 +12,7 @@ const (
 	Warming                            // the process connects to services that it depends on, or its readiness probe fails
 	Ready                              // the process accepts work
 	Unhealthy                          // the process failed to become or to stay ready, and is about to be stopped
-	ShutdownRequested                  // the launcher stops the process, and removes it from routing or waits until it reports that it drains
+	ShutdownRequested                  // the launcher has begun to stop the process, which does not drain yet
 	Draining                           // the process completes the work that it has accepted
 	Blocked                            // the process drains, and waits for something outside of the process
 	Complete                           // the process was reaped, after it ended as intended

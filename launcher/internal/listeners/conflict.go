@@ -83,8 +83,8 @@ func occupiedBy(group string, existing, l spec.Listen) string {
 	return fmt.Sprintf("group %q already listens on %s; choose another address", group, occupied(existing, l))
 }
 
-// occupied returns a text that names the existing address. If existing differs from l, the text
-// says why they conflict.
+// occupied returns the part of an error that names the address existing. If existing is not the
+// same address as l, it also says that the two conflict.
 func occupied(existing, l spec.Listen) string {
 	if existing.Network == l.Network && existing.Address == l.Address {
 		return text(existing)

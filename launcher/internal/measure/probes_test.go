@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 // A roll of servers that do not know the launcher loses no request with any kind of probe, and
-// pauses if the probe fails for the new servers. This is the short form of the measurement.
+// pauses if the probe fails for the new servers. The measurement does the same with more rolls.
 func TestProbes_RollLosesNoRequest(t *testing.T) {
 	for _, c := range []struct {
 		kind, role int

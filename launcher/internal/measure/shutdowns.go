@@ -18,7 +18,7 @@ import (
 
 // A behavior is a behavior of the test runner, with the expected outcome under default settings.
 type behavior struct {
-	share   int // how many of a thousand processes behave in this way
+	share   int // number of processes with this behavior in a thousand
 	args    []string
 	outcome launcher.Outcome
 }

@@ -66,7 +66,7 @@ func (g *GroupLogs) RemoveOld(c spec.Log) {
 // scanLogs returns the logs in a directory that have the names of processes of a group.
 func scanLogs(files fs.FS, dir, group string) (all []earlierLog) {
 	name := regexp.MustCompile("^(" + regexp.QuoteMeta(group) + `-[1-9][0-9]*)\.log(\.[1-9][0-9]*)?$`)
-	entries, _ := fs.ReadDir(files, ".") // if the directory cannot be read, its files are kept
+	entries, _ := fs.ReadDir(files, ".") // if this fails, no file is found and removed
 	index := map[string]int{}            // for each process, the index of its log in all; a search in all would be slow, because there may be many thousands
 	for _, f := range entries {
 		match := name.FindStringSubmatch(f.Name())

@@ -145,6 +145,7 @@ func checkOwned(path string, isSocket bool, owner, want int) error {
 	return nil
 }
 
-// trusted reports whether the user with this uid may connect. The same user may, and so may root,
-// which could do everything anyway. The effective uid counts, because files are made with it.
+// trusted reports whether the user with this uid may connect: the user of this process, or root,
+// which could do everything anyway. The user of this process is its effective uid, because that one
+// owns the files that it makes.
 func trusted(uid int) bool { return uid == os.Geteuid() || uid == 0 }

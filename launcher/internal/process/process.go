@@ -96,7 +96,7 @@ type Process struct {
 
 	// user is the user that the process runs as, if it is not the launcher's; otherwise nil.
 	user       *proc.User
-	sockets    sockets // where the sockets of the process are
+	sockets    sockets // the paths of the sockets of the process
 	conn       *transport.Connection
 	notify     *notify.Socket                     // the socket for sd_notify(3) messages; nil if the process has none
 	stopProbes context.CancelFunc                 // ends the probes; nil before the process runs

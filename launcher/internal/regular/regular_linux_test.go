@@ -45,7 +45,7 @@ func TestOpen_RefusesPipeWithoutWaitingForWriter(t *testing.T) {
 			testkit.Equal(t, what, err, "open "+pipe+": it is no regular file; name another")
 		case <-time.After(tooLong):
 			t.Errorf("%s waits for a program that writes to the pipe", what)
-			if w, err := os.OpenFile(pipe, os.O_RDWR, 0); err == nil { // ends the wait
+			if w, err := os.OpenFile(pipe, os.O_RDWR, 0); err == nil { // a writer ends the wait
 				defer w.Close()
 			}
 			<-refused

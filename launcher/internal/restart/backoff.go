@@ -19,9 +19,10 @@ type BackOff struct {
 // PreventsStart reports whether no process may be started now.
 func (b *BackOff) PreventsStart(now time.Time) bool { return b.GivenUp || now.Before(b.NotBefore) }
 
-// CanEndRow reports whether a process that became ready at this time, zero for never, ends the row
-// of failures once it has been ready for Restart.ResetAfter. A process that became ready before the
-// last failure does not show that the processes started now work.
+// CanEndRow reports whether a process that became ready at readyAt can end the row of failures by
+// being ready for Restart.ResetAfter. readyAt is zero if it never became ready. A process that
+// became ready before the last failure cannot: it does not show that the processes started now
+// work.
 func (b *BackOff) CanEndRow(readyAt time.Time) bool { return readyAt.After(b.failedAt) }
 
 // EndRow forgets the failures: the next one is the first of a new row. It is called when a process

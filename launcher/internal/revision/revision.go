@@ -89,8 +89,8 @@ func (s Shortfall) desired(cfg spec.Group) int {
 	return max(0, cfg.Desired-s.ScaledDown-s.Finished)
 }
 
-// Message says how many processes of a group with this configuration have finished, and that they
-// are not started again. desired is how many processes the group desires besides those.
+// Message says how many processes of a group with the configuration cfg have finished, and that
+// they are not started again. desired is the number of processes that the group is still to have.
 func (s Shortfall) Message(desired int, cfg spec.Group) string {
 	text := fmt.Sprintf("%d of %d have finished", s.Finished, s.Finished+desired)
 	if cfg.Job && desired == 0 {

@@ -210,8 +210,8 @@ func TestNext_DecidesAsKubernetesDeploymentInRecordedStates(t *testing.T) {
 				t.Errorf("%+v, %s, step %d: %s, at %v, where Kubernetes decides %v (-want +got):\n%s%s\n%s",
 					c, r.Life, k, s.Event, before, s.Scale, diff, strings.Join(w.broken, "; "), strings.Join(w.log, "\n"))
 			}
-			// If everything succeeds after this state, the roll and the Deployment must end with
-			// the same instances.
+			// From this state on, let everything succeed in the roll. It must end with the
+			// instances with which the Deployment ends.
 			end := make(versions, len(then))
 			end[to][available] = r.Desired
 			if w.settle(); w.counts() != end.inRoll(to) || !w.state.Phase.Ended() || len(w.broken) > 0 {

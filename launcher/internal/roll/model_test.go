@@ -86,7 +86,8 @@ func (w *world) branches() (all []*world) {
 	}
 	for k, i := range w.view.Instances {
 		if slices.ContainsFunc(w.view.Instances[:k], func(o roll.Instance) bool { o.ID = i.ID; return o == i }) {
-			continue // an instance that differs only in its id has been tried
+			// the events of an instance that is equal except for its ID have been tried
+			continue
 		}
 		switch i.Health {
 		case roll.Starting:

@@ -44,8 +44,8 @@ type saved struct {
 	Announced     bool
 }
 
-// MarshalJSON writes everything in the roll. Its instants are durations on the clock of the caller,
-// so the launcher that reads them must count from the same beginning.
+// MarshalJSON writes everything that the roll remembers. Its times are durations on the clock of
+// the caller. A launcher that reads them must use a clock with the same zero.
 func (r *Roll) MarshalJSON() ([]byte, error) {
 	s := saved{From: r.From, To: r.To, Reason: r.Reason, State: r.state, FailuresSeen: r.state.failuresSeen, MostAvailable: r.state.mostAvailable,
 		FewestOthers: r.state.fewestOthers, Failures: r.failures, Ordered: r.ordered, Rejected: r.rejected, PassedAt: r.passedAt, Announced: r.announced}
@@ -250,9 +250,10 @@ func (r *Roll) OrderRollback(reason string) {
 // of other revisions than From are to be replaced, also those of earlier rolls, which counted as
 // old on the way forward.
 func (r *Roll) Rollback(c Config, v View, why string) {
-	// Set the phase first, because view depends on it: in this phase view counts all instances of
-	// other revisions than From as instances to replace. With the smaller number before the
-	// rollback, a rollback that makes progress could look like a stall.
+	// Set the phase before calling r.view. Only in phase RollingBack does r.view count all
+	// instances of other revisions than From as instances to replace. In an earlier phase it would
+	// count fewer, and compared with that number, a rollback that makes progress could look like a
+	// stall.
 	r.state.Phase, r.state.Paused = RollingBack, false
 	r.state = r.state.Rollback(r.rules(c), r.view(v), why)
 }

@@ -15,7 +15,7 @@ const (
 	RollingBack
 	Done       // every instance has the new version
 	RolledBack // every instance has the old version
-	Degraded   // instances that were given up are old or missing, all others are new; with OnlyForward possibly none is new
+	Degraded   // some instances were given up, and are old or missing; the others are new
 )
 
 func (p Phase) String() string {

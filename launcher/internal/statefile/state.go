@@ -127,8 +127,8 @@ func WithoutSecrets(g spec.Group) spec.Group {
 // runs. A process has to be replaced if the digest changes.
 //
 // The next launcher cannot compare the configurations themselves, because the file does not have
-// all of them; see [WithoutSecrets]. A digest of a short secret could be guessed, so it is one of
-// all fields together. The file can be read only by its user.
+// all of them; see [WithoutSecrets]. There is one digest of all fields together, because a short
+// secret could be guessed from a digest of its own. Only its user can read the file.
 func Digest(g spec.Group) string {
 	d := struct {
 		Command  []string

@@ -169,8 +169,8 @@ func (r *runner) serve() <-chan struct{} {
 		defer close(served)
 		done := make(chan struct{}, len(r.httpListeners))
 		for _, ln := range r.httpListeners {
-			// On a busy machine, the clients of tests can take long to send their next request, so
-			// a quiet connection stays open for two seconds.
+			// Keep a quiet connection open for two seconds after the stop, because on a busy
+			// machine the clients of tests can take long to send their next request.
 			go func() {
 				httpdrain.Serve(r.scope, srv, ln, httpdrain.WithLinger(2*time.Second, 2*time.Second))
 				done <- struct{}{}

@@ -28,7 +28,7 @@ import (
 type Config struct {
 	Process    string // id of the process, for errors
 	Transport  spec.Transport
-	Poll       time.Duration // time between calls, and so the longest pause between two attempts to connect
+	Poll       time.Duration // time between two calls, and longest pause between two attempts to connect
 	MaxMessage int           // length in bytes of the longest answer that is accepted
 	Alarm      func(error)   // called if certificates cannot be used
 }

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A call that has run out of time does not show that a process serves the lifecycle protocol,
-// unless the process listens.
+// A call has run out of time. If the process does not listen, UnavailableIfUnserved replaces the
+// error, because the time-out does not show that the process serves the lifecycle protocol.
 func TestUnavailableIfUnserved_TimeoutMeansUnavailableUnlessSocketIsServed(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	c := transport.New(transport.Config{Process: "web-1", Poll: time.Minute})

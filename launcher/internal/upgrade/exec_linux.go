@@ -138,7 +138,7 @@ func take(wanted func(*Handoff) bool) (*Taken, error) {
 		return nil, fmt.Errorf("launcher: cannot take over: %w", err)
 	}
 	if !wanted(t.Handoff) {
-		return nil, nil // the handoff is for another launcher in this program
+		return nil, nil // the handoff is for another Manager of this program
 	}
 	os.Unsetenv(envHandoff)
 	os.Unsetenv(envFailed)
@@ -202,7 +202,7 @@ func (t *Taken) Done(stopped <-chan struct{}) {
 	caught.replay(stopped)
 }
 
-// use returns a file that the launcher goes on to use.
+// use returns the file with the descriptor fd, and marks it as one that the launcher keeps open.
 func (t *Taken) use(fd int) *os.File {
 	t.used[fd] = true
 	return t.files[fd]

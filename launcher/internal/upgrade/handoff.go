@@ -79,9 +79,9 @@ func decode(r io.Reader) (*Handoff, error) {
 	return h, err
 }
 
-// number returns the descriptor of a file, 0 for nil and for a closed file. File.Fd would make the
-// file blocking, and the launcher goes on with its files if the upgrade fails. 0 is never a file
-// that is handed over, because it is stdin.
+// number returns the descriptor of f, or 0 if f is nil or closed. 0 is stdin, which is never handed
+// over. number does not call File.Fd, which would make the file blocking: if the upgrade fails,
+// this launcher goes on with its files.
 func number(f *os.File) (n int) {
 	if f == nil {
 		return 0

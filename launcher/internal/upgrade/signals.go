@@ -11,8 +11,9 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/upgrade/early"
 )
 
-// Signals records signals that an upgrade could lose, because the program that has got them may be
-// replaced before it has acted on them. The zero value contains no signals and gets none.
+// Signals records the signals that arrive while a program is replaced by an upgrade. Otherwise a
+// signal would be lost if the program has received it and is replaced before it has acted on it.
+// The zero value has no signals and records none.
 type Signals struct{ c chan os.Signal }
 
 // CatchSignals returns Signals that get, from now on, those that stop a launcher and SIGHUP.

@@ -17,7 +17,7 @@ import (
 // another is not the user of this test: it owns none of the directories here, nor does its group.
 var another = &proc.User{UID: 54321, GID: 54321}
 
-// The directory is only made where its user can reach it, and where a third user cannot replace it.
+// The directory of a user is made only if the user can reach it and no third user can replace it.
 func TestCheck_RefusesUnsafeParents(t *testing.T) {
 	dir, err := os.MkdirTemp("", "users")
 	if err != nil {

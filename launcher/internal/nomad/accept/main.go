@@ -36,7 +36,7 @@ func run(files []string) error {
 	for _, name := range files {
 		if err := validate(name); err != nil {
 			fmt.Printf("%s: Nomad %s refuses the file: %v\n", name, version(), err)
-			refused = errors.New("some files were refused")
+			refused = errors.New("Nomad has refused at least one of the files")
 			continue
 		}
 		fmt.Printf("%s: Nomad %s accepts the file\n", name, version())
