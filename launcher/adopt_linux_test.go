@@ -205,8 +205,9 @@ func TestLauncherDeath_RestartOfWaitingGroupRunsFinishedProcessesAgain(t *testin
 	}
 }
 
-// A launcher can be killed between the end of a process and the writing of the state file. The next
-// one raises no alarm and continues the roll of that process, whose outcome is unknown.
+// During a roll, the launcher is killed after a process has ended and before the state file says
+// so. The next launcher does not know the outcome of that process. It raises no alarm, and
+// continues the roll.
 func TestLauncherDeath_NextLauncherContinuesRollIfExitIsNotInStateFile(t *testing.T) {
 	dir := t.TempDir()
 	ready, pids := dir+"/ready-", dir+"/pid-of-"

@@ -127,7 +127,8 @@ func TestUser_RunsProcessAsUser(t *testing.T) {
 // A process of another user is stopped, and leaves nothing behind.
 func TestUser_LauncherStopsProcessThatRunsAsOtherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
-		TestUser_RunsProcessAsUser(t) // without root, only the refusal can be checked
+		// only root can start a process as another user; check that the launcher refuses to try
+		TestUser_RunsProcessAsUser(t)
 		return
 	}
 	g := jobThat("web", "trap '' TERM; sleep 1000 & wait")

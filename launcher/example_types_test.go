@@ -265,7 +265,9 @@ func ExampleManager_Reload() {
 		batch.Name = "batch"
 		return launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{sleepers(2), batch}}
 	}
-	cfg.Reread = func(ctx context.Context, source any) (launcher.Config, []string, error) { // operators call this function by the admin service; this one reads no file
+	// Reread is called when an operator orders a reload. It would read the file of the
+	// configuration, which this example does not have.
+	cfg.Reread = func(ctx context.Context, source any) (launcher.Config, []string, error) {
 		return next(), []string{"sleeper: 1 → 2", "batch is new"}, nil
 	}
 	m, err := launcher.Start(ctx, cfg)

@@ -94,8 +94,8 @@ func awaitTimes(t *testing.T, path string, want func(drainTimes) bool) (got drai
 	return got
 }
 
-// between checks that a time is in an interval. The exact time is not known, because messages
-// between processes take time.
+// between fails the test unless the time got is from..to. Tests cannot expect an exact time,
+// because messages between processes take time.
 func between(t *testing.T, what string, got, from, to time.Time) {
 	t.Helper()
 	const rounding = 2 * time.Millisecond // the rounding of durations, which are sent in milliseconds

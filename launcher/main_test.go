@@ -353,7 +353,8 @@ func (h *harness) waitForAnswer(id string) {
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		if !strings.HasPrefix(runs[0].Message, "it ") { // the message shows that the process has answered, and is not only being started
+		// the message is the answer of the process, and not that the process is still being started
+		if !strings.HasPrefix(runs[0].Message, "it ") {
 			return
 		}
 	}

@@ -105,8 +105,9 @@ func (m *Manager) serve(guard *ctxshutdown.Guard) {
 	m.scope.Shutdown()
 }
 
-// release releases what Start has acquired. If goesBack is set, the program that has handed over
-// will run again, and release leaves in place what belongs to it.
+// release releases what Start has acquired. goesBack is set if the upgrade to this program has
+// failed and the earlier program will run again. Then release leaves the cgroup, the sockets and
+// the lock to that program.
 func (m *Manager) release(goesBack bool) {
 	m.host.Logs.Close()
 	m.host.Guardian.Dismiss()

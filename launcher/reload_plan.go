@@ -229,8 +229,8 @@ func (p *reloadPlan) change(reason string) (tell func(), waits []func(context.Co
 // roll begins the rolls, and returns functions that wait for them.
 func (p *reloadPlan) roll(reason string) (waits []func(context.Context) error) {
 	for _, c := range p.rolled {
-		// An error of startRoll means that the launcher is about to stop. The function that waits
-		// returns the error.
+		// If startRoll fails, the launcher is about to stop. The error is returned by the function
+		// that waits for the roll.
 		result, err := c.group.startRoll(c.cfg, p.next.Source, reason)
 		waits = append(waits, func(ctx context.Context) error {
 			if err != nil {

@@ -382,8 +382,8 @@ func absolute(t *testing.T, path string) string {
 	return path
 }
 
-// A roll begins between the checks of a reload and its changes. The reload notices that, and turns
-// the roll back, because it loads the configuration from before.
+// A roll begins after a reload has made its checks and before it applies its changes. The reload
+// loads the configuration from before the roll, so the reload turns the roll back.
 func TestReload_SupersedesRollThatBeginsDuringReload(t *testing.T) {
 	web := runners("web", 1)
 	h := launch(t, web).ready()

@@ -53,8 +53,9 @@ type Histogram struct {
 	upTo  [len(bounds)]uint64
 }
 
-// bounds include the targets of docs/measured/launcher-figures.md: half of the shutdowns within 2 s
-// and all within 10 s, half of the starts within 5 s and 99 of 100 within 15 s.
+// The bounds of the buckets of a Histogram include the targets of
+// docs/measured/launcher-figures.md: half of the shutdowns within 2 s and all within 10 s, half of
+// the starts within 5 s and 99 of 100 within 15 s.
 var bounds = [...]time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond,
 	time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second,
 	time.Minute, 2 * time.Minute, 5 * time.Minute}
@@ -150,8 +151,8 @@ type counter struct {
 	groups map[string]GroupStats
 }
 
-// count counts an event. atStop is true for the end of a process if the launcher had been told to
-// stop before.
+// count counts an event. atStop is true if the event is the end of a process, and the launcher had
+// been told to stop before that.
 func (c *counter) count(e Event, atStop bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

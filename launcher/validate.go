@@ -204,7 +204,7 @@ func (g GroupConfig) resolve() spec.Group {
 	}
 	for _, p := range []*Probe{&out.StartupProbe, &out.ReadinessProbe, &out.LivenessProbe} {
 		p.Exec.Command, p.HTTPGet.Headers = copied(p.Exec.Command), copied(p.HTTPGet.Headers)
-		p.FillIn() // as in Kubernetes, 0 always means the default
+		p.FillIn() // even with NoDefaults, 0 means the default in a probe, as in Kubernetes
 	}
 	if !g.NoDefaults {
 		out.FillIn()

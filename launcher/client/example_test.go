@@ -10,8 +10,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/client"
 )
 
-// A process that waits for its guards when it is asked to stop. A launcher, or SIGTERM, would make
-// the request.
+// When this process is asked to stop, it waits for its guards. The example makes the request
+// itself, in place of a launcher or SIGTERM.
 func Example() {
 	life, err := client.Serve()
 	if err != nil {

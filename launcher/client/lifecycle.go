@@ -124,8 +124,8 @@ type Lifecycle struct {
 
 	config       config
 	health       *health.Server
-	addr         net.Addr     // nil if no address is set, and so the protocol is not served
-	server       *grpc.Server // nil if no address is set, and so the protocol is not served
+	addr         net.Addr     // where the lifecycle protocol is served; nil if no address is set
+	server       *grpc.Server // serves the lifecycle protocol; nil if no address is set
 	served       chan struct{}
 	healthServer *grpc.Server // serves the port of EnvHealth; nil if that variable is not set
 	healthServed chan struct{}

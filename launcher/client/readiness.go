@@ -85,7 +85,8 @@ func (c *ReadinessCoordinator) Check(name string, f func() bool) {
 	delete(c.panicked, name)
 }
 
-// These are names of checks for which the protocol has fields of their own.
+// The results of checks with these names are in fields of their own in the readiness response. The
+// results of all other checks are in its list of custom checks.
 const (
 	CheckServer    = "grpc server"
 	CheckConnected = "backend connected"

@@ -54,7 +54,7 @@ func runners(name string, desired int, args ...string) launcher.GroupConfig {
 // launch starts a launcher, and stops it at the end of the test.
 func launch(t *testing.T, groups ...launcher.GroupConfig) *launcher.Manager {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "swm") // MkdirTemp gives a short path, because the length of socket paths is limited
+	dir, err := os.MkdirTemp("", "swm") // the path of t.TempDir may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
