@@ -104,8 +104,9 @@ func TestMasker_MasksValuesEncodedInOtherLanguages(t *testing.T) {
 	}
 }
 
-// Only those characters of base64 are left that also depend on the text around the value. They do
-// not reveal the value.
+// If a base64 text contains the value between other bytes, the characters that depend on the value
+// alone are masked. Those at its ends may depend on other bytes as well. They stay, and do not
+// reveal the value.
 func TestMasker_FindsValueInsideBase64(t *testing.T) {
 	const v = "correct horse"
 	m := mask.New([]string{v})

@@ -123,7 +123,8 @@ var userinfo = regexp.MustCompile(`://[^/?#\s:@]*:([^\s@]+)@`)
 // path, userinfo takes the text from the port to the @ for a password.
 var portAndPath = regexp.MustCompile(`^\d{1,5}[/?#]`)
 
-// passwords returns the passwords of the URLs in s, as they are in s, and without their escapes.
+// passwords returns the passwords of the URLs in s. A password with escapes such as %40 is returned
+// twice: as it is in s, and unescaped.
 func passwords(s string) (found []string) {
 	if !strings.Contains(s, "://") {
 		return nil

@@ -18,7 +18,7 @@ type world struct {
 	root, child, grandchild, sibling *packed.Node
 
 	tree      *packed.Tree
-	seen      *packed.Hash // hash of what the running thread has read
+	seen      *packed.Hash // hash of all values that the running thread has read
 	all       []*packed.Node
 	held      []*heldGuard
 	cancelled map[*packed.Node]bool // whether the stop of the node has been signalled
@@ -373,7 +373,8 @@ func exploreAll(t *testing.T, worlds []start, ops []operation, maxSchedules, pre
 				x := explorer{preemptions: unbounded, most: maxSchedules, newWorld: world.make, ops: threads}
 				fault := x.run()
 				schedules += x.schedules
-				if fault == "" && (len(x.path) > 0 || x.schedules == 0) { // run has not visited all states
+				// run has stopped at maxSchedules before it has visited all states
+				if fault == "" && (len(x.path) > 0 || x.schedules == 0) {
 					x.preemptions, x.most = preemptions, unbounded
 					fault = x.run()
 					schedules += x.schedules

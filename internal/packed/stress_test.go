@@ -75,7 +75,8 @@ const stressDepth = 4
 // checkRoot lets two goroutines acquire and release guards of the leaf. While they hold one, they
 // check that the root is not complete. One of them also stops the root, at a different time in each
 // round; guards acquired afterwards are late guards, and count as well. Rounds have different
-// lengths, because a late guard may repair what the stop has left behind.
+// lengths: in a long round, a later late guard may repair what the stop has left behind, so that
+// only a short round shows the fault.
 //
 // It returns a description of the first violation: the root was complete while a guard was held, or
 // it was not complete at the end.
@@ -237,7 +238,8 @@ func newPopulation() *population {
 	return p
 }
 
-// nodes returns the nodes of the members and of others, by name.
+// nodes returns the nodes of the members of p and of the members in others, by the name of the
+// member.
 func (p *population) nodes(others ...*member) map[string]*packed.Node {
 	nodes := map[string]*packed.Node{}
 	for _, m := range append(others, p.members...) {

@@ -81,7 +81,7 @@ const (
 	// needs no stripes unless it is contended now. On a contended node, a goroutine that only
 	// acquires and releases sees thousands of collisions in one window.
 	windowBits     = 20 // a window has 2^20 ns, about a millisecond
-	manyCollisions = 64 // so many in one window make noteCollision react
+	manyCollisions = 64 // noteCollision acts at this many collisions in one window
 )
 
 func newStripes(procs int) *stripes {

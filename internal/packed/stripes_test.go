@@ -237,7 +237,7 @@ func TestRelease_OnOtherGoroutineUsesStripeOfAcquisition(t *testing.T) {
 	c, v := n.Count()
 	n.FinishAcquire(c, v)
 	wrong := 0
-	for range 100 { // at least one of these goroutines has another stripe
+	for range 100 { // at least one of these goroutines uses another stripe than the test does
 		elsewhere(func() {
 			d, v := n.Count()
 			n.FinishAcquire(d, v)
@@ -488,7 +488,8 @@ func TestStripes_MostRunningGoroutinesHaveOneOfTheirOwn(t *testing.T) {
 			stacks := make([]uintptr, procs)
 			first := uintptr(random.Int64N(1<<30)) << 11
 			for i := range stacks {
-				stacks[i] = first + uintptr(i)<<(11+sample%4) // adjacent stacks of 2, 4, 8 or 16 kB
+				// adjacent stacks, each of 2, 4, 8 or 16 kB
+				stacks[i] = first + uintptr(i)<<(11+sample%4)
 				if sample%2 == 1 {
 					stacks[i] = uintptr(random.Int64N(1<<30)) << 11
 				}

@@ -28,7 +28,7 @@ const (
 	awaited     uint64 = 1 << 62 // Done has been called
 	signalled   uint64 = 1 << 63 // the stop has been signalled, and Stop has sealed the subtree
 
-	minusGuard = ^(oneGuard - 1) // added to a word, subtracts one guard
+	minusGuard = ^(oneGuard - 1) // adding minusGuard to a word subtracts one guard
 	minusChild = ^(oneChild - 1)
 
 	guardBits = canary - oneGuard

@@ -261,7 +261,7 @@ func (c *container) awaitExit() {
 		return
 	}
 	if c.process == nil {
-		for alive := true; alive; { // poll, as needed only on kernels without pidfd_open
+		for alive := true; alive; { // without a pidfd, which old kernels do not have, poll
 			Member{PID: c.pid, start: c.start}.await(time.Now().Add(time.Hour))
 			_, alive = c.leader()
 		}

@@ -46,9 +46,9 @@ func init() {
 			io.Copy(io.Discard, os.Stdin)
 		}
 	}
-	// The role "leave-unmarked" starts a process without the mark (the text in the environment by
-	// which a container finds its processes), in a session of its own, that inherits file
-	// descriptor 3. The role "leave-marked" starts one with the mark.
+	// The role "leave-marked" starts a process in a session of its own that inherits file
+	// descriptor 3. The process has the mark, the text in the environment by which a container
+	// finds its processes. The role "leave-unmarked" starts the same process without the mark.
 	roles["leave-unmarked"] = func([]string) {
 		os.Unsetenv("SWANSONG_PROC")
 		roles["leave-marked"](nil)

@@ -51,8 +51,8 @@ func Listed(pid int) bool {
 	return slices.ContainsFunc(newSnapshot().all, func(m Member) bool { return m.PID == pid })
 }
 
-// Unsure reports whether one scan of /proc finds a process that may belong to the container,
-// although this is not known yet.
+// Unsure reports whether one scan of /proc finds a process of which the scan cannot tell whether it
+// belongs to the container.
 func (p *Process) Unsure() bool {
 	_, unsure := p.contain.scan()
 	return unsure

@@ -17,9 +17,9 @@ import (
 )
 
 func init() {
-	// The role "moves" enters the cgroup args[0] and starts a process in the same cgroup. Then it
-	// enables a controller, which moves both into a cgroup below, and prints the pid of the
-	// process.
+	// The role "moves" enters the cgroup args[0] and starts a process, which is in the same cgroup.
+	// Then it enables the controller of CPU time, for which package proc moves both processes into
+	// a cgroup below. It prints the pid of the process.
 	roles["moves"] = func(args []string) {
 		if err := os.WriteFile(filepath.Join(args[0], "cgroup.procs"), []byte("0"), 0); err != nil {
 			panic(err)

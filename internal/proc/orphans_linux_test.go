@@ -104,8 +104,8 @@ func init() {
 		}
 		fmt.Println(proc.OwnerIsDead(args[0]))
 	}
-	// The role "judge" prints whether OwnerIsDead takes a program for dead whose pid no process
-	// has.
+	// The role "judge" prints whether OwnerIsDead takes a program for dead if no process has the
+	// pid of the program.
 	roles["judge"] = func([]string) {
 		namespaces := proc.Owner()[strings.LastIndexByte(proc.Owner(), '-')+1:]
 		fmt.Println(proc.OwnerIsDead("4194305-1-" + namespaces + "-RANDOM"))
@@ -161,8 +161,9 @@ func TestStart_KillsProcessesThatDeadProgramLeft(t *testing.T) {
 	})
 }
 
-// randomNamespace returns what two programs of a test take for their pid namespace, so that no
-// other program kills what the first one leaves behind.
+// randomNamespace returns a name that the programs of one test use in place of the id of their pid
+// namespace. Programs outside of the test take the processes that the first program leaves behind
+// for those of another namespace, and do not kill them.
 func randomNamespace() string { return strings.ToLower(rand.Text()) }
 
 // runUntilKilled runs the test binary in a role, kills it when it has printed a line, and returns
@@ -346,7 +347,8 @@ func TestStart_KillsProcessesThatThoseToBeKilledStartMeanwhile(t *testing.T) {
 	testkit.Equal(t, "ends", string(out), "signal: killed\nsignal: killed\n")
 }
 
-// A program that is itself bound to a dead program does not kill itself when it starts a process.
+// A program that starts a process kills what dead programs have left. If it carries the mark of a
+// dead program itself, it does not kill itself.
 func TestStart_DoesNotKillProgramThatCallsIt(t *testing.T) {
 	ns := randomNamespace()
 	spec := self("next " + ns)
@@ -375,7 +377,8 @@ func TestStart_MarkInEnvironmentNamesPidAndTimeNamespace(t *testing.T) {
 	}
 }
 
-// A program that cannot open files does not conclude that other programs are dead.
+// A program that has no file descriptor left cannot read from /proc whether another program runs.
+// It does not take that program for dead.
 func TestStart_TakesNoProgramForDeadIfFilesCannotBeOpened(t *testing.T) {
 	dead, err := strconv.ParseBool(readLine(t, start(t, self("blind "+proc.Owner()+"-RANDOM"))))
 	if err != nil || dead {

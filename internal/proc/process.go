@@ -225,7 +225,9 @@ func (p *Process) awaitEnd() {
 	p.exit.OutOfMemory = outOfMemory
 	p.exit.Unseen = true
 	switch {
-	case p.followed != nil: // the leader's exit status says nothing about the process that has taken its place
+	// another process has taken the place of the leader, so its exit status counts, not that of the
+	// leader
+	case p.followed != nil:
 		if seen {
 			p.exit.set(followedStatus)
 		}
@@ -297,7 +299,9 @@ const (
 func (p *Process) sweep() (left, survivors []Member) {
 	if p.isKilling() { // wait first, so that no search finds processes that are about to end
 		known := slices.DeleteFunc(p.knownMembers(), Member.refusesSignals)
-		p.contain.signal(known, syscall.SIGKILL) // also kill what a search has found after the call of Kill
+		// Kill has killed the members that were known then; kill also those that a search has found
+		// since
+		p.contain.signal(known, syscall.SIGKILL)
 		p.contain.awaitMembers(known, time.Now().Add(p.firstWait))
 	}
 	left = p.members()

@@ -177,7 +177,8 @@ func environ(pid int) ([]byte, error) {
 	if len(env) > 0 || errors.Is(err, fs.ErrPermission) {
 		return env, err
 	}
-	// If the main thread has ended and others run on, read the environment from another thread.
+	// If the main thread has ended and other threads run, the environ of the process is empty. That
+	// of a running thread is not.
 	for _, task := range threads(pid) {
 		if env, err := readFile(filepath.Join(task, "environ")); len(env) > 0 {
 			return env, err

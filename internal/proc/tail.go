@@ -17,7 +17,8 @@ type Tail struct {
 // NewTail returns a Tail that keeps the last limit bytes.
 func NewTail(limit int) *Tail { return &Tail{limit: max(1, limit)} }
 
-// Write appends p. From time to time it drops the oldest bytes, which exceed the limit.
+// Write appends p. When twice the limit would be exceeded, it drops the oldest bytes, so that limit
+// bytes are left before it appends.
 func (t *Tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -69,7 +69,8 @@ func parse(text string) (g Group) {
 // Label returns the value of a pprof label. It returns false if the goroutines do not have the
 // label.
 func (g Group) Label(key string) (value string, ok bool) {
-	// The quoted key cannot match inside the value of a label, because quotes are escaped there.
+	// Search for the key in quotes. It cannot match inside the value of a label, because quotes are
+	// escaped there.
 	_, value, ok = strings.Cut(g.labels, strconv.Quote(key)+":")
 	if !ok {
 		return "", false

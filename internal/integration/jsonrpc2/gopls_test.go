@@ -54,7 +54,8 @@ func workspace(t *testing.T) string {
 	return dir
 }
 
-// gopls answers calls of jsonrpc2, and is closed with the handshake when the program stops.
+// A client of package jsonrpc2 calls gopls. When the context of the program ends, gopls is closed
+// by the messages shutdown and exit.
 func TestProcess_StopClosesGoplsThatIsCalledThroughJSONRPC2(t *testing.T) {
 	program, stop := context.WithCancel(t.Context())
 	server, rpc, err := startGopls(program, testkit.Gopls(t), workspace(t))
