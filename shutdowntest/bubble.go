@@ -174,8 +174,8 @@ func (r *run) fail(t *testing.T, what string) {
 
 var errTooSlow = errors.New("shutdowntest: the drain took too long")
 
-// reach is called by the scope before and after every operation on a guard, which are the moments
-// of a run.
+// The scope calls reach before and after every operation on a guard. These are the moments of a
+// run.
 func (r *run) reach(m ctxkey.GuardEvent) {
 	if r.countMoment(m) {
 		return

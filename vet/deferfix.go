@@ -50,7 +50,7 @@ func deferPlace(pass *analysis.Pass, res *resource, b binding) (at token.Pos, de
 	switch stmt.ParentEdgeKind() {
 	case edge.BlockStmt_List, edge.CaseClause_Body, edge.CommClause_Body:
 		at, depth = stmt.Node().End(), column(pass, stmt.Node())-1
-		// If g, ok := s.TryGuard() is followed by if !ok { return }, the place is after that
+		// If g, ok := s.TryGuard() is followed by if !ok { return }, the defer comes after that if
 		// statement.
 		if next, ok := stmt.NextSibling(); ok && res.ok != nil {
 			if n, ok := next.Node().(*ast.IfStmt); ok && n.Init == nil && n.Else == nil && res.isNegated(n.Cond) && endsWithJump(n.Body) {

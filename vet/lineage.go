@@ -13,7 +13,7 @@ import (
 // A name is a variable, or a field of a variable such as h.app.scope. Two names may have the same
 // value. The checks treat them as two values, unless the code assigns one name to the other.
 type name struct {
-	root       types.Object // the variable with which the name begins
+	root       types.Object // the variable before the first dot, such as h in h.app.scope
 	path       string       // the fields after the variable, such as ".app.scope"
 	scope      bool         // set if the type is *ctxshutdown.Swansong
 	viaContext bool         // the name stands for the scope of the context in the variable or field

@@ -191,7 +191,7 @@ func (c *softCheck) check(res *resource, guarded lineage) {
 	})
 }
 
-// isDeferred reports whether cur is part of a deferred call.
+// isDeferred reports whether the node at cur is part of a deferred call.
 func isDeferred(cur inspector.Cursor) bool {
 	for c := range cur.Enclosing((*ast.DeferStmt)(nil), (*ast.FuncLit)(nil), (*ast.FuncDecl)(nil)) {
 		if _, ok := c.Node().(*ast.FuncLit); ok {

@@ -92,8 +92,8 @@ func (r *lineages) endedBefore(cur inspector.Cursor, l lineage) (n name, at toke
 		if !isDone {
 			return false
 		}
-		// If the variable was assigned to between the receive and cur, its name stands for another
-		// context.
+		// If the variable was assigned to after the receive and before the code at cur, it no
+		// longer holds the context whose end was received.
 		n, ok = r.name(x)
 		ok = ok && slices.Contains(l.names, n) && !r.assignedBetween(n, stmt, cur.Node())
 		at = stmt.Pos()

@@ -28,7 +28,7 @@ var edits = []struct {
 	{regexp.MustCompile(`\btls\.NewListener\((.*), s\.TLS\)`), "listenTLS(s, $1)"},
 }
 
-// added is a file that is added to httptest.
+// added is a Go file that the overlay adds to package httptest.
 const added = `package httptest
 
 import (
