@@ -54,7 +54,7 @@ func run(files []string) error {
 	for _, name := range files {
 		if err := post(ctx, plane, name, &last); err != nil {
 			fmt.Printf("%s: kube-apiserver %s refuses the file: %v\n", name, kube.Version(), err)
-			refused = errors.New("some files were refused")
+			refused = errors.New("Kubernetes has refused at least one of the files")
 			continue
 		}
 		fmt.Printf("%s: kube-apiserver %s accepts the file\n", name, kube.Version())
