@@ -33,8 +33,8 @@ func ServeUpgrades(run func()) error {
 // Upgrade executes another program in the place of this one, with the same arguments and process
 // id. The program calls [Start] with the same Dir, and goes on where this one has stopped: with its
 // processes, whose exit codes stay known, their output and listeners, and with rolls and back-offs.
-// Differences in its configuration are applied as [Manager.Reload] applies them. Unlike in a reload,
-// Admin and Listen can differ, and OnLauncherDeath of a group with listeners.
+// Differences in its configuration are applied as by [Manager.Reload]. Unlike in a reload, Admin
+// and Listen can differ, and OnLauncherDeath of a group with listeners.
 //
 // Upgrade returns only an error, after which this program goes on. Before anything else, the
 // program has to say that it can take over; see [Config].UpgradeCheck. If it fails nevertheless

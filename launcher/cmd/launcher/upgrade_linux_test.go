@@ -356,7 +356,8 @@ func TestUpgrade_SeveralUpgradeSignalsAndSIGTERMDoNoHarm(t *testing.T) {
 		if code == 0 {
 			break
 		}
-		// The upgrades by signal may still be under way, and this one is refused until they are done.
+		// The upgrades by signal may still be under way, and this one is refused until they are
+		// done.
 		if time.Now().After(late) {
 			t.Fatalf("upgrade: code %d\n%s", code, stderr)
 		}
