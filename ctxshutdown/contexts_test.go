@@ -21,9 +21,9 @@ import (
 type tier int
 
 const (
-	soft    tier = iota // ended by the stop of the scope
-	hard                // ended with the Work of the scope
-	neither             // ended by nothing
+	soft    tier = iota // the stop of the scope ends the context
+	hard                // the context ends when the Work of the scope ends
+	neither             // neither the stop nor the end of Work ends the context
 )
 
 // sources are functions that return contexts of a root scope: the scope itself, its Work, and

@@ -109,8 +109,8 @@ func TestTryGuard_RefusesAfterStopWithCause(t *testing.T) {
 			var underived *ctxshutdown.Swansong
 			underived = child(onErr{s, new(atomic.Int32), func(call int32, ctx context.Context) error {
 				err := ctx.Err()
-				// Shutdown of the child has made this call of Err, and has not stopped the child
-				// yet. Stop the parent at this point.
+				// Shutdown of the child makes this call of Err before it stops the child. Stop the
+				// parent during the call.
 				if call == 1 {
 					s.ShutdownCause(errCause)
 					c.isTrue("the child has the error of its parent", underived.Err() == context.Canceled)
@@ -136,7 +136,7 @@ func TestTryGuard_RefusesAfterStopWithCause(t *testing.T) {
 		{"Acquire: stopped between counting and checking", func(c claim, s *ctxshutdown.Swansong) {
 			var done *ctxshutdown.Completion
 			_, ok := ctxshutdown.Acquire(onErr{s, new(atomic.Int32), func(call int32, ctx context.Context) error {
-				if call == 2 { // the first call of Err comes before the guard is counted
+				if call == 2 { // Acquire makes this call after it has counted the guard
 					done = s.Shutdown()
 					c.isTrue("the guard is counted until it is refused", !isResolved(done))
 				}

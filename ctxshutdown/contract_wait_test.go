@@ -154,7 +154,7 @@ func TestWait_DistinguishesContextEndedByStopFromTimeout(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		ctx  func(w waitSetup) ctx // the context passed to Wait
-		stop func(w waitSetup)     // called while Wait blocks
+		stop func(w waitSetup)     // what the test does while Wait blocks
 		want string
 	}{
 		{"derived from the scope", func(w waitSetup) ctx { return w.own(context.WithCancel(w.s)) }, shutdown, mistake},

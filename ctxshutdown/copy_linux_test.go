@@ -18,7 +18,7 @@ import (
 var kernelCopies = []struct {
 	name   string
 	writer bool // also test with only the destination wrapped in a Writer
-	both   bool // also test with both ends wrapped
+	both   bool // also test with the source in a Reader and the destination in a Writer
 	source func(*testing.T) io.ReadCloser
 	dest   func(*testing.T) io.WriteCloser
 }{

@@ -40,7 +40,7 @@ func Example() {
 	handle("first")
 	drained := s.Shutdown()
 	handle("second")
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // not derived from s
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // s does not end ctx
 	defer cancel()
 	fmt.Println("drained:", drained.Wait(ctx))
 	// Unordered output:
@@ -293,7 +293,7 @@ func ExampleGuard_Clone() {
 	s := ctxshutdown.New(context.Background())
 	defer s.Shutdown()
 	g := s.Guard()
-	handedOn := g.Clone() // must be released separately
+	handedOn := g.Clone() // the clone must be released separately
 	g.Release()
 	fmt.Println(s.GuardCount())
 	handedOn.Release()
@@ -360,7 +360,7 @@ func ExampleGuardReport() {
 	// waiting for app/http ×3 and app ×1
 }
 
-// Requests are named without tracing.
+// The requests that the scope waits for are listed even if the scope is not traced.
 func ExampleGuardReport_Requests() {
 	s := ctxshutdown.New(context.Background())
 	mux := http.NewServeMux()

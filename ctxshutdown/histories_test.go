@@ -171,7 +171,7 @@ type history struct {
 type heldGuard struct {
 	of      *modelScope
 	guard   *ctxshutdown.Guard // nil if the guard belongs to a function that was started with the method Go
-	release func()             // releases the guard, or lets that function return
+	release func()             // releases the guard, or lets the function that Go has started return
 }
 
 func newHistory(t *testing.T) *history {

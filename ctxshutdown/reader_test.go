@@ -622,7 +622,7 @@ func TestDetached_RestReturnsBytesOfReadPendingAtStop(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		flight func(p []byte) (int, error)
-		want   []result // what Rest returns first; after that the source returns "next"
+		want   []result // the first results of Rest; the next one is "next", which Rest reads from the source
 		panics any
 	}{
 		{"bytes", func(p []byte) (int, error) { return copy(p, "0123456789"), nil }, []result{data("0123456789")}, nil},

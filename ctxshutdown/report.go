@@ -34,7 +34,7 @@ type GuardEntry struct {
 	// Path has the names of the scopes from the root, as in "http/conn-42". It is empty if none of
 	// them has a name.
 	Path  string
-	Count int // number of guards
+	Count int // number of guards in the group
 	// Site is the line that acquired the guards, as in "file.go:12". If package eventloop, graceful
 	// or httpdrain acquired them, Site is the line that called that package, such as a call of
 	// Post. For an HTTP request it has the method, the route and the client's address instead. It

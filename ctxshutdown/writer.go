@@ -183,7 +183,7 @@ func (w *Writer) copyFrom(src io.Reader) (n int64, err error, dstFailed bool) {
 		return copyio.Pieces(w.dst, src, w.checkOpen)
 	}()
 	if dstFailed {
-		err = w.handleError(err) // handleError can call finish, which must come after waker.leave
+		err = w.handleError(err) // not before waker.leave, because handleError can call finish
 	}
 	return n, err, dstFailed
 }

@@ -202,7 +202,7 @@ func TestWriter_RestoresDeadlineOfUserAfterContextEnds(t *testing.T) {
 					time.Sleep(time.Minute)
 					end()
 					synctest.Wait()
-					if len(got) == 0 { // the context is soft, so the Write is still blocked
+					if len(got) == 0 { // ctx is soft: its end does not wake a blocked Write
 						readOnce(client)
 					}
 					<-got
