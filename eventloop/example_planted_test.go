@@ -7,8 +7,9 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// A mistake in a callback of the first example of the documentation, in the package comment and in
-// func Example, ends the program and prints the stack of the callback.
+// The test adds a panic to a callback of the first example of the documentation, once in that of
+// the package comment and once in func Example. The panic ends the program and prints the stack of
+// the callback.
 // docs/internals/eventloop.md#panics
 func TestExample_PanicInItsCallbackEndsProgramWithStack(t *testing.T) {
 	const module = "github.com/swansong-go/swansong/"

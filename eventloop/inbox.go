@@ -367,8 +367,8 @@ func (b *inbox) forget(answer chan bool) {
 	b.idleWaiters = slices.DeleteFunc(b.idleWaiters, func(a chan bool) bool { return a == answer })
 }
 
-// notifyIdleWaiters sends an answer to every goroutine that waits for the loop to be idle. The
-// caller holds mu, and no callback is running.
+// notifyIdleWaiters tells every goroutine that waits until the loop has nothing to run whether the
+// loop is quiescent now. The caller holds mu, and no callback is running.
 func (b *inbox) notifyIdleWaiters() {
 	if len(b.idleWaiters) == 0 {
 		return

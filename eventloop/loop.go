@@ -130,7 +130,7 @@ func (l *loop) state() State { return State(l.box.state.Load()) }
 // ShutdownHandle returns the loop's shutdown handle. Every call returns the same handle.
 func (l *Loop) ShutdownHandle() *ShutdownHandle { return l.shutdown }
 
-// Stats returns the loop's counters. Every call returns the same counters.
+// Stats returns the loop's counters. Every call returns the same pointer.
 func (l *Loop) Stats() *Stats { return l.stats }
 
 // Err returns the first panic of a callback, a timer or a completion from which the loop has

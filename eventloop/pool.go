@@ -183,8 +183,8 @@ func (p *Pool) guardTraced(j job) bool {
 	}
 	guard, ok := p.scope.TryGuard()
 	if ok {
-		// Name the guard by the line that called Submit. fillRoom calls guardTraced on another
-		// goroutine, whose stack does not have that line.
+		// Name the guard by the line that called Submit, which j contains. The stack need not have
+		// that line: fillRoom calls guardTraced on the goroutine of a worker.
 		p.trace.Name(guard, j.more.site)
 		j.more.guard = guard
 	}

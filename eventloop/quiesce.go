@@ -14,7 +14,7 @@ type Counts struct {
 	Offloads int    // the number of offloads whose work has not returned, including those that have timed out
 	Handles  int    // the number of handles that have not been released
 	Timers   int    // the number of pending timers
-	In       string // "init" or "timer" while the loop runs such a function, which Queued does not count; otherwise empty
+	In       string // "init" or "timer" while the loop runs the init function or a timer function; otherwise empty
 }
 
 // Counts returns the current counts. They may have been read at slightly different times. But if

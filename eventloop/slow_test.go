@@ -68,7 +68,7 @@ func TestWithSlowCallback_LongestWaitIsExactForEachCallback(t *testing.T) {
 		l.Post(func() { time.Sleep(time.Second) })
 		synctest.Wait() // the loop runs this callback, so those that follow are other batches
 		var got, want []time.Duration
-		for i := range 600 { // more than two batches
+		for i := range 600 { // so many that the loop takes them from the queue in more than two batches
 			l.Post(func() {
 				got = append(got, l.Stats().Snapshot().LongestWait)
 				time.Sleep(10 * time.Millisecond)

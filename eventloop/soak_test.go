@@ -41,7 +41,7 @@ type scenario struct {
 	answering   bool          // whether nodes answer at once; otherwise they are late. See plan.
 }
 
-// A behaviour says when a node answers.
+// A behaviour says when a node, a simulated remote machine, answers a request.
 type behaviour int
 
 const (

@@ -40,7 +40,7 @@ type Snapshot struct {
 
 	Panics          uint64 // the number of panics in callbacks, timers, completions and the panic handler
 	TimedOut        uint64 // the number of offloads that timed out
-	LateCompletions uint64 // the number of offloads whose work returned only after they had been completed without a result
+	LateCompletions uint64 // the number of offloads that were completed without a result, and whose work returned after that
 	CancelledTimers uint64 // the number of timers that were pending when the loop was stopped
 
 	// The following counters indicate that a program was shut down in the wrong order. They are

@@ -98,7 +98,7 @@ func TestStats_ErrorCountersAreZeroIfProducersStopBeforeLoop(t *testing.T) {
 	}
 	runOn(t, l, func() {})
 	handle.Trigger() // step 1: tell the producers to stop
-	producers.Wait() // step 2: wait until they have returned
+	producers.Wait() // step 2: wait until the producers have returned
 	ctx, cancel := context.WithTimeout(context.Background(), tooLong)
 	defer cancel()
 	testkit.ErrorIs(t, "WaitIdle", p.WaitIdle(ctx), nil)   // step 3: all results are queued at the loop

@@ -335,7 +335,8 @@ func TestStop_OfLoopNeverStartedTriggersShutdownHandle(t *testing.T) {
 func TestStop_SecondCallReturnsAfterShutdownHandleIsTriggered(t *testing.T) {
 	for range 10 {
 		l := startLoop(t)
-		// Cancelling this many timers takes so long that the second call begins meanwhile.
+		// The first call of Stop takes so long to cancel these timers that the second call begins
+		// before the first one has triggered the handle.
 		for range 50_000 {
 			l.After(time.Hour, never(t, "a timer after the stop"))
 		}
