@@ -127,7 +127,7 @@ func ExampleReady() {
 		}
 		defer ln.Close()
 		graceful.Ready(s)
-		return nil // a real program serves on ln until s is done
+		return nil // a real program would serve on ln here until s is done
 	})
 	fmt.Println(err)
 	// Output:

@@ -16,8 +16,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// If a test has started the test binary as a subprocess, TestMain runs one of the roles instead of
-// the tests.
+// If a test has started the test binary as a subprocess, TestMain runs the role that the
+// environment variable roleVar names (see play) instead of the tests.
 func TestMain(m *testing.M) {
 	for _, v := range []string{"CTXSHUTDOWN_TRACE", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "TERMINATION_GRACE_PERIOD_SECONDS"} {
 		if os.Getenv(roleVar) == "" {

@@ -56,7 +56,8 @@ func (c *config) end(st Status) time.Time {
 	case LameDuck:
 		return st.Until.Add(c.soft + st.Extended + c.hard)
 	case Soft:
-		return st.Since.Add(c.soft + st.Extended + c.hard) // Until can be zero
+		// Do not add to st.Until: it is zero if WithSoft has set 24 h.
+		return st.Since.Add(c.soft + st.Extended + c.hard)
 	}
 	return st.Until
 }

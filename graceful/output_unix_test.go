@@ -126,7 +126,7 @@ func init() {
 func TestRun_DrainsEvenIfProcessThatReadsOutputEnds(t *testing.T) {
 	for _, test := range []struct {
 		role  string
-		first os.Signal // the signal that the program receives before its output is lost
+		first os.Signal // the signal that the program gets before the reader of its output ends; nil for none
 		want  string
 	}{
 		{"writes in its drain", os.Interrupt, "flushed after graceful: interrupt signal received\ndeferred\n"},

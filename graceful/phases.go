@@ -65,7 +65,7 @@ type phases struct {
 
 	Status
 	stopped    time.Time // when Soft began
-	lastSignal time.Time // when the last signal that counts was received
+	lastSignal time.Time // when the last signal was received that was not a repeat; see repeatTime
 	outcome    outcome   // how the drain ended; valid in phase Exit only
 }
 

@@ -266,8 +266,8 @@ func (r *run) handle(e event) {
 			r.scope.ShutdownCause(now.Cause)
 			r.releaseGuard()
 		case force:
-			// The variable held is nil if other code has called Force and all work has already
-			// ended.
+			// There is no report of held guards (held is nil) if other code has called Force and
+			// all guards have been released since.
 			r.atForce = cmp.Or(held, &ctxshutdown.DrainError{Cause: now.Why})
 			r.scope.Force(now.Why)
 			r.releaseGuard()

@@ -578,7 +578,7 @@ func TestReadStats_CountsRunsAndGuardsReleasedAfterForce(t *testing.T) {
 			hold(s, "jobs", s.Work(), s500)
 			hold(s, "jobs", s.Work(), s500)
 			<-s.Done()
-			graceful.Extend(s, 5*time.Second, "") // the end moves by 5 s
+			graceful.Extend(s, 5*time.Second, "") // no extension: Soft lasts 10 s anyway
 			graceful.Extend(s, time.Hour, "")
 			return nil
 		}, graceful.WithMaxExtension(24*time.Hour))

@@ -193,7 +193,7 @@ func TestRun_CountsRequestsAndJobsThatDrainWaitsFor(t *testing.T) {
 
 var (
 	stackOfPanic = regexp.MustCompile(`\ngoroutine \d+ (.+\n)+\n?`)
-	// This record may be written before or after the beginning of the hook.
+	// Run may log this record before or after the pre-stop hook has acquired its guard.
 	guardsAtStop = regexp.MustCompile(`(msg=draining .*) guards\.count=[23] guards\.held="jobs ×1, main ×1(, pre-stop/dereg ×1)?"`)
 )
 
