@@ -22,7 +22,7 @@ type conn struct {
 	drain *drain
 	scope *ctxshutdown.Swansong // scope of the server or, with WithPacing, of this connection
 	work  context.Context       // scope.Work(), which Force cancels
-	turn  float64               // from when on the client is told to use another server, as a fraction of the first half of the lame duck phase
+	turn  float64               // random, from 0 to 1: when the turn of the connection comes, see lameDuck.turn
 	base  context.Context       // the context of the connection, with what the user's hooks have added
 
 	mu            sync.Mutex

@@ -158,7 +158,7 @@ const (
 	announceGoAway                          // request the first GOAWAY
 	sendGoAway                              // request the second GOAWAY
 	setTimer                                // start the timer with the duration interval
-	stopTimer                               // stop the timer
+	stopTimer
 )
 
 // step changes the state according to e, and returns the actions that conn must carry out.

@@ -182,7 +182,7 @@ func TestDebug_LocalOnlyRefusesOnListenerOfService(t *testing.T) {
 	for _, test := range []struct {
 		origin string
 		http2  bool
-		want   string // the response with its protocol must begin with want
+		want   string // how the response, with its protocol, must begin
 	}{
 		{"http://" + v.addr, false, "HTTP/1.1 403 Forbidden This page is off on the listener of a service"},
 		{"http://" + v.addr, true, "HTTP/2.0 403 Forbidden This page is off on the listener of a service"},

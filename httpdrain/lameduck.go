@@ -34,7 +34,7 @@ func (l *lameDuck) turn(c *conn) time.Duration {
 func (l *lameDuck) isTurn(c *conn) bool { return time.Since(l.began) >= l.turn(c) }
 
 // awaitLameDuck waits for the lame duck phase of p, if there is one, and then tells each HTTP/2
-// client to open no more streams, at the time that turn returns. It returns when the scope is
+// client, at the turn of its connection, to open no more streams. It returns when the scope is
 // stopped. HTTP/1 clients are told by request.beginHeader, in their next response.
 func (d *drain) awaitLameDuck(p *graceful.Process) {
 	select {

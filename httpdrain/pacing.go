@@ -61,7 +61,7 @@ func (d *drain) stopPaced(conns []*conn) {
 	defer timer.Stop()
 	for _, c := range busy {
 		if !c.isBusy() {
-			c.stopScope() // the connection has become idle, so it does not count towards the rate
+			c.stopScope() // without a wait: the rate limits only the stops of busy connections
 			continue
 		}
 		select {

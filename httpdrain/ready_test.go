@@ -32,7 +32,7 @@ func TestReady_FailsFromLameDuckOn(t *testing.T) {
 			ready, live := httpdrain.Ready(s), httpdrain.Live(s)
 			probeBoth := func() { got = append(got, probe(ready, "GET", "*/*"), probe(live, "GET", "*/*")) }
 			probeBoth()
-			cancel() // begins the shutdown
+			cancel() // the end of the context makes Run begin the shutdown
 			synctest.Wait()
 			if s.Err() != nil {
 				t.Error("the lame duck phase was skipped")

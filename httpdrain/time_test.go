@@ -92,7 +92,7 @@ func TestServe_WaitsForRestOfHeaderThatWasBegunBeforeStop(t *testing.T) {
 		v.s.Shutdown()
 		p.closed()
 		v.drained()
-		// The drain may take a few milliseconds longer, for its last reads.
+		// Round, because the drain takes a few milliseconds more than the linger.
 		if took := since(began).Round(100 * time.Millisecond); took != 10*time.Second {
 			t.Errorf("the drain took %v, want 10s", took)
 		}

@@ -149,7 +149,7 @@ func labelWidth(label string) float64 { return (8*float64(len(label)) + 10) / 28
 // Labels that would overlap are on different lines. A label for which no line has room is left out,
 // because the list of steps names the step too.
 func (c *chart) addMarks(now *snapshot, axis timeAxis) {
-	var ends [3]float64 // where the last label of each line ends
+	var ends [3]float64 // where the last label ends on each of the three lines of labels
 	add := func(t time.Time, label string, ahead bool) {
 		l := chartLabel{X: axis.percent(t), Label: label, Anchor: "start", Ahead: ahead}
 		left := axis.fraction(t)

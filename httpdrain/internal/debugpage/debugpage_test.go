@@ -136,7 +136,8 @@ func TestHandler_DoesNotShowDrainedProcessAsGivenUp(t *testing.T) {
 	})
 }
 
-// Between requests, the handler records only the guards that are held when the scope is stopped.
+// While no client requests the page, the handler records the number of guards only at the stop of
+// the scope, and when the scope is complete or forced.
 func TestHandler_TimelineRecordsGuardsHeldAtStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := ctxshutdown.New(context.Background())

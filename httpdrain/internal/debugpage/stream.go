@@ -149,8 +149,8 @@ func (sw *streamWait) next(lastTaken time.Time, interval, minimum time.Duration)
 		case <-sw.timer.C:
 			return interval / 2, true // a snapshot just taken for another client is new enough
 		case <-changed:
-			// The rate of events must be limited here too, because each extension of the drain is a
-			// change.
+			// Wait until intervalDraining has passed since the last snapshot: each extension of the
+			// drain is a change, and a program can request extensions at any rate.
 			early := intervalDraining - time.Since(lastTaken)
 			if early <= 0 {
 				return 0, true

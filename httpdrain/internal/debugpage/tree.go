@@ -35,7 +35,7 @@ type node struct {
 
 	Open   bool             `json:"-"`
 	own    int              // number of guards of the scope itself, without those of its children
-	byName map[string]*node // the children that are scopes
+	byName map[string]*node // those of Children that are scopes, and not lines of code, by name
 }
 
 // An omitted counts the children of a node that are not sent to the page because of its limits.

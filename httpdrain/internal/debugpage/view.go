@@ -24,7 +24,7 @@ type view struct {
 	AtStop   int        `json:"guards_at_stop"`     // the largest number of guards held since the stop
 	Scopes   int        `json:"scopes"`             // number of scopes that hold guards
 	Phase    *phaseView `json:"phase"`              // the phase of the process; null without a graceful.Process
-	Requests []request  `json:"requests,omitempty"` // the oldest requests, unless the tree names them
+	Requests []request  `json:"requests,omitempty"` // the oldest requests, without those that Tree names
 	Blockers []blocker  `json:"blockers"`           // at most maxBlockers, those with the oldest guards first
 	Filter   string     `json:"filter,omitempty"`
 	IsTraced bool       `json:"-"` // the age of some guard is known, or no guard is held; else the page explains WithTrace

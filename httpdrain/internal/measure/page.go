@@ -16,7 +16,7 @@ const pageFile = "docs/measured/httpdrain-figures.md"
 type section struct {
 	name    string // name of the section for the flag -only
 	title   string
-	measure func(io.Writer) error // writes the section, which begins with "\n## " and the title
+	measure func(io.Writer) error // makes the measurements and writes this section, from its "\n## " and title on
 }
 
 // writePage measures the sections whose names are in selected, separated by commas. If selected is
