@@ -100,7 +100,7 @@ func (c *Conn) closeBy(limit context.Context, deadline time.Time) (Report, error
 	select {
 	case <-c.reported:
 	case <-limit.Done():
-		// Return a complete report even if limit has ended, too.
+		// If the report is complete by now, return it, although limit has ended.
 		if !isClosed(c.reported) {
 			return c.unfinishedReport(context.Cause(limit))
 		}

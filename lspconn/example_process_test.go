@@ -19,7 +19,9 @@ func ExampleStartProcess() {
 		log.Fatal(err)
 	}
 	stream := server.Stream()
-	server.OnClose(func(context.Context) error { return stream.Close() }) // for a language server, send shutdown and exit instead
+	// The program cat ends when its stdin is closed. A language server ends when it gets the messages
+	// shutdown and exit: for one, send these here instead.
+	server.OnClose(func(context.Context) error { return stream.Close() })
 	answers := make(chan string, 1)
 	server.Scope().Go(func(context.Context) { // as a library does, read until the stream ends
 		for lines := bufio.NewScanner(stream); lines.Scan(); {

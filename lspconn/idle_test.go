@@ -29,7 +29,7 @@ func TestIdleTimeout_FailsSilentServerWithWaitingCall(t *testing.T) {
 	})
 }
 
-// IdleTimeout does not run while the server waits for the answer of a handler of this program.
+// IdleTimeout does not run while OnRequest is working on a request of the server.
 func TestIdleTimeout_DoesNotRunDuringHandler(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 type messageWriter struct {
 	lock   chan struct{} // contains one token while no goroutine is writing
 	w      io.WriteCloser
-	trace  *tracer // traces what is written; may be nil
+	trace  *tracer // writes each message to Server.Trace, too; nil if that is not set
 	closed bool    // no message may be written any more; guarded by lock
 }
 

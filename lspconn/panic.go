@@ -24,7 +24,7 @@ import (
 // [Manager.Conn], so the connection does not recover a panic of theirs.
 type PanicError struct {
 	Callback string // "OnRequest", "OnNotify", "Logger", "Trace" or "Dial" of a Server, "OnClose" of a Process, "OnFailure" for the function given to WithOnFailure
-	Method   string // the message's method; empty for the other callbacks
+	Method   string // for OnRequest and OnNotify, the method of the message; otherwise empty
 	Value    any    // the value of the panic; for runtime.Goexit, an error that says so
 	Stack    []byte // the stack of the panic, in the format of runtime/debug.Stack
 }

@@ -145,7 +145,8 @@ func (c *Conn) askToLeave(deadline time.Time) error {
 	return fmt.Errorf("the server could not be asked to exit: %w", err)
 }
 
-// A processStream is the stream of a Process.
+// A processStream is the stream that [Process.Stream] returns. It reads the stdout of the process
+// and writes to its stdin.
 type processStream struct {
 	c     *Conn
 	ended func() // tells the connection that the user will read no more output of the server

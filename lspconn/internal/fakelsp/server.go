@@ -38,7 +38,7 @@ type Message struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// A Server is one run of the server.
+// A Server is one run of the fake language server.
 type Server struct {
 	Behaviour
 	Stopped chan struct{} // if not nil, closed when the server stops reading because of StopAfter

@@ -17,7 +17,7 @@ import (
 type Counts struct {
 	Processes   int // children of this program, including zombies
 	Cgroups     int // cgroups that this program has made
-	Descriptors int // open files
+	Descriptors int // open files of this program
 	Goroutines  int
 }
 
