@@ -52,7 +52,8 @@ func Messages[T any](stream interface {
 			return
 		}
 		go func() { // the goroutine ends at the latest when the handler returns, because Recv then returns
-			defer close(received) // if no error was sent, Recv has called runtime.Goexit
+			// If Recv calls runtime.Goexit, received is closed without an error before.
+			defer close(received)
 			for {
 				var m message
 				func() {

@@ -144,8 +144,8 @@ func (l *lameDuck) turn(c *conn) time.Time {
 	return l.began.Add(time.Duration(c.turn * float64(l.length) / 2))
 }
 
-// awaitLameDuck waits for the lame duck phase of p, if there is one, and then tells each client to
-// open no more streams, at the time that turn returns. It returns when the scope is stopped.
+// awaitLameDuck waits for the lame duck phase of p, if there is one, and then tells each client, at
+// the turn of its connection, to open no more streams. It returns when the scope is stopped.
 // Clients that connect during the phase are told by serveStream.
 func (d *drain) awaitLameDuck(p *graceful.Process) {
 	select {

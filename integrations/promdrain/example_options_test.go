@@ -52,7 +52,8 @@ func ExampleNewScopeCollector() {
 	// app/conn-1 1
 }
 
-// With Depth, all connections are one series. Otherwise each of them would leave a series behind.
+// With Depth(1), the scopes of all connections count towards the series of their parent, app.
+// Without it, each connection would have a series of its own, which Prometheus keeps.
 func ExampleDepth() {
 	c, err := promdrain.NewScopeCollector(app(), promdrain.Depth(1))
 	if err != nil {

@@ -71,7 +71,7 @@ func report(w io.Writer, stops int) {
 	}
 }
 
-// A way is how a server is stopped.
+// A way is the name of what stops a server: http3drain, or a method of quic-go's server.
 type way string
 
 const (
