@@ -52,8 +52,8 @@ type WorkDescriber struct {
 type Work struct {
 	Noun  string // the noun for the work in the singular, as in "request"
 	Count int    // the number of pieces of work; 0 if the code that holds the guards only waits for guards of other scopes
-	// Shared says that one guard stands for all pieces of work. A report of a scope that is not
-	// traced then counts the pieces instead of the guard.
+	// Shared says that the scope holds a single guard for all pieces of work, however many there
+	// are. A report of a scope that is not traced then shows the number of pieces.
 	Shared bool
 	// Extra is the number of the scope's guards that stand for none of these pieces of work, for
 	// example guards that the program itself has acquired. A report lists them by the path of the

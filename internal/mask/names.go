@@ -119,8 +119,9 @@ func hide(value string, m *Masker) string {
 // must have, as for a slash.
 var userinfo = regexp.MustCompile(`://[^/?#\s:@]*:([^\s@]+)@`)
 
-// portAndPath matches a port and the beginning of a path. If a URL has a port, and an @ in its
-// path, userinfo takes the text from the port to the @ for a password.
+// portAndPath matches a port and the beginning of a path. The expression userinfo also matches a
+// URL without a password that has a port, and an @ in its path. What it takes for the password is
+// then the text from the port to the @, which portAndPath recognizes.
 var portAndPath = regexp.MustCompile(`^\d{1,5}[/?#]`)
 
 // passwords returns the passwords of the URLs in s. A password with escapes such as %40 is returned

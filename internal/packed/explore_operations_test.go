@@ -183,8 +183,8 @@ func (w *world) ask(n *packed.Node) {
 
 func (w *world) done(n *packed.Node) { w.channels[n] = append(w.channels[n], n.Done()) }
 
-// read records that what the running thread does next depends on the condition, which it has read
-// in the world.
+// read records that the running thread has read the value of a condition on which its next
+// operations depend. So two states of the world that differ in that value do not count as the same.
 func (w *world) read(condition bool) { *w.seen = w.seen.AddBools(condition) }
 
 // forget records that the running thread no longer depends on what it has read, except for the
@@ -198,7 +198,8 @@ func (w *world) forget(at uint64) {
 }
 
 // promises returns a hash of what finished operations have promised: which nodes are signalled or
-// stopped, and which channels are closed. A thread can read that at any time.
+// stopped, and which channels are closed. Each thread may depend on these promises, so they are a
+// part of the state of the world.
 func (w *world) promises() (h packed.Hash) {
 	for i, n := range w.all {
 		h = h.AddBools(w.cancelled[n], w.stopped[n])

@@ -42,7 +42,8 @@ func (th *thread) step() {
 	th.on, th.ended = on, !more
 }
 
-// noStop is called before each step that belongs to no thread: it lets the step go on.
+// noStop is called before the steps that the explorer takes itself, outside of any thread. Unlike
+// yield, it does not stop the caller.
 func noStop(any) {}
 
 // canRun reports whether the thread can take its next step without blocking.

@@ -13,8 +13,8 @@ import (
 // from schedule to schedule, so nodes, stripes and channels are known by number.
 type Tree struct {
 	nodes    []*Node
-	stripes  [][]*stripes      // all stripes that each node has had
-	channels [][]chan struct{} // all channels that Done of each node has returned
+	stripes  [][]*stripes      // for each node, all sets of stripes that it has had, by number
+	channels [][]chan struct{} // for each node, all channels that its Done has returned, by number
 }
 
 // NewTree returns a Tree of nodes.

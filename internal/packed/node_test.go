@@ -12,7 +12,8 @@ import (
 
 func TestNode_ZeroValuePanics(t *testing.T) {
 	var n packed.Node
-	for range 2 { // twice: after the first panic, the word must still be that of a zero Node
+	// The second acquisition must panic like the first one, which must not have changed the word.
+	for range 2 {
 		if got := panicOf(n.AcquireOne); !strings.Contains(got, "zero Swansong") {
 			t.Errorf("an acquisition on a zero Node panicked with %q", got)
 		}

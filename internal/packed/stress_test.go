@@ -231,7 +231,8 @@ func newPopulation() *population {
 	root := &member{name: "0"}
 	root.Init(nil, root, false)
 	p := &population{members: []*member{root}}
-	// Two siblings on each level, so that nodes share lists, and a line of four levels.
+	// Below the root there are four levels, with two siblings on each, so that nodes share lists of
+	// children.
 	for i, parent := range []int{0, 0, 1, 1, 3, 3, 5, 5} {
 		p.members = append(p.members, p.members[parent].child(fmt.Sprint(i+1)))
 	}

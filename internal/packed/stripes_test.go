@@ -49,8 +49,8 @@ func sweep(n *packed.Node) {
 // their collisions. It expects the node to have stripes only if collisions were frequent. They are
 // rare on a machine that is busy, or that does not run two goroutines at the same time.
 func TestStripes_AreCreatedWhenGoroutinesCollideOnCounter(t *testing.T) {
-	// The node must have stripes after so many dense batches: batches of operations with three
-	// times the collisions that make a node create stripes.
+	// want is the number of dense batches of operations after which the node must have stripes. A
+	// batch is dense if it has three times the collisions that make a node create stripes.
 	const want = 100
 	root := newNode(nil)
 	var counter, dense atomic.Int64
@@ -478,7 +478,7 @@ func TestStripes_MostRunningGoroutinesHaveOneOfTheirOwn(t *testing.T) {
 	const (
 		samples = 200
 		alone   = 1.0      // speed of a goroutine whose cache line no other goroutine writes to
-		shared  = 1.0 / 20 // speed of a goroutine that shares its cache line
+		shared  = 1.0 / 20 // speed of a goroutine whose cache line other goroutines write to as well
 	)
 	t.Log("processors  stripes  alone  of linear")
 	for _, procs := range []int{2, 4, 8, 16, 32, 64, 128} {

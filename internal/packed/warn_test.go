@@ -6,8 +6,8 @@ import (
 	"github.com/swansong-go/swansong/internal/packed"
 )
 
-// acquiredBeforeWarning acquires a guard and reports whether the value of Count proves that no
-// warning came before.
+// acquiredBeforeWarning acquires a guard of n. It reports whether the value that Count has returned
+// proves that n had not been warned before.
 func acquiredBeforeWarning(n *packed.Node) bool {
 	c, v := n.Count()
 	n.FinishAcquire(c, v)

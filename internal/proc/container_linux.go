@@ -285,7 +285,7 @@ func (c *container) reap() (*os.ProcessState, error) {
 	return c.process.Wait()
 }
 
-// containment returns what identifies the members to another program.
+// containment returns the mark and the cgroup by which another program can find the members.
 func (c *container) containment() Containment {
 	in := Containment{Mark: c.mark}
 	if c.cgroup != nil {

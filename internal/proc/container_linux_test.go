@@ -134,7 +134,7 @@ func leave(how, role string) {
 	switch how {
 	case "twice": // the process forks a second time, so init becomes the parent
 		role = "leave-twice setsid"
-	case "escape": // like "twice", but the process does not have the mark in its environment
+	case "escape": // as in the case "twice"; in addition, the process does not get the mark
 		os.Unsetenv("SWANSONG_PROC")
 		role = "leave-twice setsid"
 	}
@@ -230,8 +230,8 @@ func TestWalkOfProc_StopsWaitingForProcessWithEmptyEnvironment(t *testing.T) {
 	}
 }
 
-// After a process has executed another program, a walk through /proc waits again for the
-// environment of the process.
+// A walk through /proc has stopped waiting for the environment of a process that had none. When the
+// process has executed another program, and has no environment then either, the walk waits again.
 func TestWalkOfProc_WaitsForEnvironmentOfProcessThatHasCalledExec(t *testing.T) {
 	spec := self("wait")
 	spec.NoCgroup = true

@@ -183,7 +183,7 @@ func TestOutput_PauseAndResumeLoseNoOutputOfEndedProcess(t *testing.T) {
 	if _, err := io.ReadFull(o, first); err != nil {
 		t.Fatal(err)
 	}
-	o.Resume() // as at the end of a pause that began and ended between two Reads
+	o.Resume() // stands for a whole pause, from Pause to Resume, between two calls of Read
 	rest, err := io.ReadAll(o)
 	if err != nil || string(first)+string(rest) != "all of it" {
 		t.Errorf("read %q and %q, %v", first, rest, err)

@@ -28,7 +28,7 @@ func Owner() string { return thisOwner().String() }
 // AwaitZombie waits until a child of this program has exited, and leaves it a zombie.
 func AwaitZombie(pid int) error { return waitid(pid) }
 
-// BornOf returns the start time of a process.
+// BornOf returns the time at which a process was started, in clock ticks since boot.
 func BornOf(pid int) uint64 {
 	m, _ := stat(pid)
 	return m.start

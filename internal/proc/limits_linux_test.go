@@ -35,9 +35,10 @@ func init() {
 		forever()
 	}
 
-	// The role "enables-in" enables the controller of memory in the directory args[0]. It prints
-	// what it would write to which files, and the error. Writes fail to the file args[1], and those
-	// with the text args[2], where _ stands for a space, fail as if processes stayed in the cgroup.
+	// The role "enables-in" enables the controller of memory in the directory args[0]. Nothing is
+	// written: the role prints each text with the file to which it would be written, and the error.
+	// Two kinds of writes fail: those to the file args[1], and those of the text args[2], in which
+	// _ stands for a space. The latter fail as if processes stayed in the cgroup.
 	roles["enables-in"] = func(args []string) {
 		writes := ""
 		err := proc.EnableMemoryIn(args[0], func(file, text string) error {

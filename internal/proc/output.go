@@ -19,14 +19,14 @@ import (
 type Output struct {
 	file   *os.File
 	reaped atomic.Bool // whether the process has been reaped
-	drain  int         // how many bytes may still be read; 0 until the reader notices that the process was reaped, -1 at the end
+	drain  int         // how many more bytes Read may read; 0 until Read notices that the process was reaped, -1 at the end
 
 	mu      sync.Mutex
 	changed sync.Cond // signalled when one of the fields below has changed
 	paused  bool
 	waiting bool   // Read is waiting for Resume
 	ended   bool   // Read has returned an error
-	kept    []byte // the bytes passed to Keep
+	kept    []byte // bytes that were read and not processed yet, see Keep
 }
 
 func newOutput(file *os.File) *Output {

@@ -46,7 +46,8 @@ func (c *Counter) change(operation string, f func(v uint64) uint64) (before, now
 	return before, now
 }
 
-// Peek returns the value. It is no step, so no other goroutine is chosen before it.
+// Peek returns the value, as Load does, but it does not count as a step: no other goroutine can run
+// before it.
 func (c *Counter) Peek() uint64 { return c.value.Load() }
 
 func (c *Counter) Load() uint64 {

@@ -242,7 +242,7 @@ func TestPage_CanBeUsedByKeyboard(t *testing.T) {
 	}
 	p.key("Enter")
 	p.waitUntil(`!document.activeElement.parentNode.open`)
-	hold(child(s, "more"), "c", 9) // the new scope is inserted above the others
+	hold(child(s, "more"), "c", 9) // the page shows the new scope above the rows that it has already
 	p.waitForText("#tree", "more")
 	if got := focus(); got != "jobs" {
 		t.Errorf("an update moved the focus to %s", got)

@@ -218,7 +218,7 @@ func (r *recorder) step() {
 		at = r.random.IntN(len(r.scopes))
 	}
 	s := r.scopes[at]
-	for range r.random.IntN(100) { // a random delay
+	for range r.random.IntN(100) { // delay the operation, by a random number of loads
 		r.clock.Load()
 	}
 	do := r.random.IntN(16)
