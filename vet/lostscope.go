@@ -231,7 +231,8 @@ func scopeEffect(res *resource, v *types.Var, cur inspector.Cursor) effect {
 	return handOver
 }
 
-// isOnlyRead reports whether a stop at the end of the function affects no code outside of it.
+// isOnlyRead reports whether every use of the scope is a call of one of readMethods. Then no other
+// code has the scope, so a stop at the end of the function affects only this function.
 func isOnlyRead(res *resource) bool {
 	for _, m := range res.uses {
 		parent, _, _ := parentOf(m.cur)

@@ -130,8 +130,8 @@ func variable(info *types.Info, fn ast.Node, id *ast.Ident) *types.Var {
 	return v
 }
 
-// findUses finds the uses of the variables in vars and the assignments to ok. It sets the fields
-// uses and oks.
+// findUses sets the field uses to the uses of the variables in the field vars, and the field oks to
+// the assignments to the variable in the field ok.
 func (res *resource) findUses(effectAt effectFunc) {
 	body := res.fn.Node()
 	res.comms = map[ast.Node]bool{}

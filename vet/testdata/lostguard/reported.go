@@ -284,7 +284,7 @@ func inAGoroutineThatEnds(s *ctxshutdown.Swansong) {
 	}()
 }
 
-// If the channel is full, the function still has the guard.
+// If the channel is full, the job is not sent, and the function does not release its guard.
 func sentWhereThereIsRoom(s *ctxshutdown.Swansong, jobs chan job, calls chan func()) error {
 	g, ok := s.TryGuard() // want `the guard g is not released when the function returns at line 297`
 	if !ok {
