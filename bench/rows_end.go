@@ -138,8 +138,8 @@ func guarded(w http.ResponseWriter, r *http.Request) {
 
 const clients = 4 // number of clients, each with a persistent connection
 
-// server returns one server for both sides. With two servers, one could be a few percent slower
-// than the other for as long as both run.
+// server returns the one server that serves the requests with a guard and those without. Of two
+// servers, one could be a few percent slower than the other for as long as both run.
 var server = sync.OnceValues(func() (url string, client *http.Client) {
 	s := running()
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

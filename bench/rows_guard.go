@@ -245,7 +245,7 @@ func deriveNested(depth int, ctx context.Context, derive func(context.Context) (
 		e.keep = append(e.keep, cancel)
 	}
 	e.ctx = ctx
-	e.ctx.Err() // the first call creates a standard context for the scope above
+	e.ctx.Err() // if ctx is a scope, its first Err creates the standard context of the parent scope
 	return e
 }
 

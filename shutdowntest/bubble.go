@@ -209,8 +209,8 @@ func (r *run) countMoment(m ctxkey.GuardEvent) bool {
 // rounds, in case they poll. It waits by reading the stacks of all goroutines and not by a clock,
 // because reading them makes the scheduler run each goroutine, on slow machines too.
 func (r *run) letCheckRunFirst() {
-	// Do not delay the goroutine of the scenario: the check runs only after the scenario has
-	// returned.
+	// Do not delay the goroutine of the scenario: the check cannot run before the scenario has
+	// returned, so the delay would be useless.
 	if r.scope.State() != ctxshutdown.Complete || self() == r.scenarioGoroutine {
 		return
 	}

@@ -24,8 +24,8 @@ type config struct {
 // the test if d is not positive.
 func Within(d time.Duration) Option { return option(func(c *config) { c.within = d }) }
 
-// maxStops is the largest number of runs with a stop. Long scenarios often have many moments, so
-// all runs together would take too long.
+// maxStops is the largest number of runs in which Run stops the scope. In a long scenario there are
+// more moments for a stop than that, and a run for each of them would take too long.
 const maxStops = 1000
 
 // Run runs scenario in a synctest bubble: once without a stop, and then once for each moment at

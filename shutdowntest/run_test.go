@@ -55,7 +55,7 @@ func TestRun_StopsScopeBeforeAndAfterEachGuardOperation(t *testing.T) {
 				before = "began Running; took it: false, Complete; released Complete"
 			}
 			held := "took it: true, ShuttingDown"
-			if strings.HasSuffix(name, "a root") { // the other root counts the guard, so s completes at once
+			if strings.HasSuffix(name, "a root") { // the guard belongs to another root, and not to s
 				held = "took it: true, Complete"
 			}
 			testkit.Equal(t, "the runs", got, []string{

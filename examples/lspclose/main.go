@@ -93,7 +93,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		code = 1
 	}
 	reports, ok := closeServers(manager, stderr)
-	if !ok || len(reports) < len(found) { // a server without a report could not be started
+	if !ok || len(reports) < len(found) { // a server that could not be started has no report
 		code = 1
 	}
 	if o.json {

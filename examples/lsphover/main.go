@@ -23,7 +23,7 @@ type (
 	object   map[string]any
 	hover    struct{ Contents struct{ Value string } }
 	document struct{ uri, text string }
-	position struct{ Line, Character uint } // the character is a byte of the line; both from 0
+	position struct{ Line, Character uint } // counted from 0; Character is a byte of the line
 	edit     struct {
 		Range   struct{ Start, End position }
 		NewText string

@@ -45,7 +45,7 @@ func start(t *testing.T, stdin *os.File, args ...string) *process {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { p.cmd.Process.Kill() }) // needed only if the test fails before the end of the process
+	t.Cleanup(func() { p.cmd.Process.Kill() }) // if the test fails while the process still runs
 	return p
 }
 
@@ -156,9 +156,10 @@ const (
 	attackRounds = 200
 )
 
-// attackRepeatedly runs the program until it was hit by the given number of signals, each time by
-// one of the attacks, and then once more. Whenever the program has processed the whole input, the
-// next run starts without output and checkpoint. The state of the files is checked after each run.
+// attackRepeatedly runs the program again and again, and calls one of the functions attacks for
+// each run, which sends it a signal. When the given number of signals has hit a running program, a
+// last run follows without an attack. Whenever the program has processed the whole input, the next
+// run starts without output and checkpoint. The state of the files is checked after each run.
 func attackRepeatedly(t *testing.T, rng *rand.Rand, times int, attacks []func(*rand.Rand, *process)) {
 	dir := t.TempDir()
 	in := filepath.Join(dir, "orders.csv")
@@ -319,7 +320,9 @@ func TestSignals_ProgramStopsWhileInputStreamIsIdle(t *testing.T) {
 	defer r.Close()
 	defer w.Close()
 	p := start(t, r, "-in", "-", "-out", filepath.Join(dir, "out"))
-	p.await("per second") // when the program prints a rate of lines, it waits for the first byte
+	// The program prints its rate, in lines per second, while it waits for the first byte of the
+	// input.
+	p.await("per second")
 	p.signal(os.Interrupt)
 	if code, _, stderr := p.wait(); code != exitInterrupted || !strings.Contains(stderr, "stopped: lines read: 0, written: 0") {
 		t.Errorf("code %d, want 130 and that no line was read:\n%s", code, stderr)
@@ -343,7 +346,8 @@ func TestRun_ProcessesLastLineOfStreamWithoutLineEnd(t *testing.T) {
 	if diff := diffLines(wantOutput("a,1\nb,2", 1), read(t, out)); diff != "" {
 		t.Error(diff)
 	}
-	// A stream has no checkpoint. A second run must not append to the output of the first one.
+	// The program writes no checkpoint for a stream, so a second run cannot continue the first one.
+	// It must fail instead of appending to the output of the first one.
 	code, stderr := runProgram(t, "-in", "-", "-out", out)
 	if code != exitFailed || !strings.Contains(stderr, "is not empty") {
 		t.Errorf("second run: code %d, want 1:\n%s", code, stderr)

@@ -140,7 +140,9 @@ func deploy(ctx context.Context, way string) (r result, err error) {
 	if err != nil {
 		return r, err
 	}
-	defer d.kill() // ends both processes if deploy returns early; in the end, both have exited
+	// If deploy returns early, kill ends the server and the load generator. Otherwise both have
+	// exited by then.
+	defer d.kill()
 	fmt.Printf("  under load for %v\n", warmUp)
 	select {
 	case <-time.After(warmUp):

@@ -62,7 +62,9 @@ func run(dirs []string, profile string, w io.Writer) error {
 	}
 	found := map[string]block{}
 	var blocks []block
-	for range 3 { // a block that needs two goroutines at the same instant may need several runs
+	// A block that runs only if two goroutines meet at one instant may need several runs of the
+	// tests.
+	for range 3 {
 		var err error
 		if blocks, err = measure(dirs, profile, found); err != nil {
 			return err
@@ -174,7 +176,7 @@ func explained(blocks []block, w io.Writer) error {
 		}
 		return strings.TrimSpace(source[file][n-1]), nil
 	}
-	why := map[string]string{} // the reason of each entry, by file and line of code
+	why := map[string]string{} // by file and line of code: why the tests need not reach the line
 	var errs []error
 	for entry := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
 		// an entry has a file, a line of code and a reason; or it is a comment

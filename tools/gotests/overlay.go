@@ -172,8 +172,8 @@ func addModule(root string, add func(name string, content []byte) error) error {
 			if err != nil {
 				return err
 			}
-			// This changes import paths and, in package stacks, the prefix of functions of this
-			// module.
+			// Replace modulePath by stdPath in the import paths, and in package stacks also in the
+			// string with which the names of this module's functions begin.
 			content = bytes.ReplaceAll(content, []byte(`"`+modulePath+"/"), []byte(`"`+stdPath+"/"))
 			if err := add(filepath.Join(stdPath, below, name), content); err != nil {
 				return err

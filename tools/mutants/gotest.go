@@ -127,7 +127,7 @@ type result struct {
 	took             time.Duration
 }
 
-// runTest runs the test in a program, with the mutant that is chosen.
+// runTest runs the test in a program. For the parameter chosen, see command.
 func (r *runner) runTest(t testCommand, program, chosen string) (res result) {
 	r.runs <- struct{}{}
 	defer func() { <-r.runs }()

@@ -120,7 +120,7 @@ func run(ctx context.Context, args []string, out io.Writer) int {
 
 // choose returns the mutants with the given names, and all mutants if no name is given.
 func choose(all []*mutant, names []string) ([]*mutant, error) {
-	if len(all) == 0 { // an empty or wrong folder must not look like success
+	if len(all) == 0 { // without this error, a run in the wrong folder would succeed
 		return nil, fmt.Errorf("there are no mutants; run this in the root of the repository, or set -C")
 	}
 	if len(names) == 0 {

@@ -32,7 +32,8 @@ func nestable(f *ast.FuncDecl) bool {
 // parameter, only function literals and pointers in earlier statements count. For a result, all in
 // the function count: a deferred function literal, for example, may read the result.
 func redeclares(f *ast.FuncDecl) bool {
-	own := map[string]bool{} // parameters and results; true if a function literal or a pointer may refer to it
+	// For each parameter and result, whether a function literal or a pointer may refer to it.
+	own := map[string]bool{}
 	inBody := referred(f.Body)
 	for _, list := range []*ast.FieldList{f.Recv, f.Type.Params, f.Type.Results} {
 		if list == nil {

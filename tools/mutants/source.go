@@ -203,7 +203,7 @@ func (s *sources) find(dir string, e edit) (*source, replacement, error) {
 // comments above a removed line are removed with it.
 func (e edit) replace(lines []codeLine) (new []string, n int, ok bool) {
 	at := make([]int, len(e.lines))
-	shift := 0 // the code has this many more tabs of indentation than the edit
+	shift := 0 // by how many tabs the code is indented more than the edit
 	for i, l := range e.lines {
 		if l.mark == '+' || l.code == "" {
 			continue

@@ -109,7 +109,7 @@ type tableParser struct {
 	mutants []*mutant
 	errs    []error
 
-	m    *mutant // the current entry; nil above the first
+	m    *mutant // the current entry; nil above the first entry
 	edit *edit   // the current edit; nil above the first "in:" of the entry
 }
 

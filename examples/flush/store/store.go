@@ -15,8 +15,8 @@ import (
 	"github.com/swansong-go/swansong/graceful"
 )
 
-// Main calls f under graceful.Run and exits. f collects until s is stopped, calls Save, and returns
-// its error.
+// Main calls f under graceful.Run and exits. The function f collects lines until s is stopped, then
+// calls Save, and returns the error of Save.
 func Main(f func(s *ctxshutdown.Swansong, file string) error) {
 	file := flag.String("out", "collected.txt", "the file in which to save")
 	flag.Parse()
