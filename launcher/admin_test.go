@@ -262,7 +262,8 @@ func TestSockets_CanBeUsedOnlyByOwner(t *testing.T) {
 	testkit.Equal(t, "state after the refusal", stateOf(h, "web-1"), launcher.Ready)
 
 	for _, name := range allFiles(t, dir) { // removes the files, as a program that cleans up /tmp would do
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) { // the launcher can rename a file meanwhile
+		// The launcher may have renamed a file since allFiles has listed it.
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
 	}

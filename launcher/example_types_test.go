@@ -344,7 +344,7 @@ func ExampleManager_Printed() {
 	}
 	defer stop()
 	if len(lines) == 0 {
-		lines = append(lines, <-more) // the process might not have printed its line before
+		lines = append(lines, <-more) // the process had not printed its line before the call of Printed
 	}
 	var first launcher.Line = lines[0]
 	fmt.Println(first.Process, first.Stream, first.Text)

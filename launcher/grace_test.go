@@ -104,7 +104,8 @@ func between(t *testing.T, what string, got, from, to time.Time) {
 	}
 }
 
-// The deadline of the context in the process is the one that the launcher keeps.
+// In the process, the context of the drain has the deadline at which the launcher begins to end the
+// process by signals.
 func TestGracePeriod_DrainContextInProcessHasDeadlineOfLauncher(t *testing.T) {
 	const grace, most = 20 * time.Minute, time.Hour
 	start := func(t *testing.T, enforced bool, args ...string) (h *harness, path string) {

@@ -324,7 +324,8 @@ func awaitEnd(t *testing.T, pid int, within time.Duration) {
 	}
 }
 
-// of returns the group with the token of the brood in its environment.
+// of returns g with the token of the brood in its environment, so that the processes of g belong to
+// the brood.
 func (b brood) of(g launcher.GroupConfig) launcher.GroupConfig {
 	g.Env = append(g.Env, string(b))
 	return g
@@ -550,7 +551,7 @@ func startTraffic(t *testing.T, address string) *traffic {
 					l.failures = append(l.failures, err)
 				}
 				l.mu.Unlock()
-				time.Sleep(time.Millisecond) // four clients must not keep two cores busy
+				time.Sleep(time.Millisecond) // without pauses, the clients would keep a small machine busy
 			}
 		})
 	}
@@ -731,7 +732,7 @@ func TestGuardianProcess_LeavesNothingIfLauncherIsKilledDuringStart(t *testing.T
 	b.gone(t)
 }
 
-// commands returns the pids of the processes that have an argument.
+// commands returns the pids of the processes whose command line has the argument arg.
 func commands(t *testing.T, arg string) (pids []int) {
 	t.Helper()
 	for _, p := range processes(t) {
@@ -800,8 +801,9 @@ func TestLauncherDeath_NextLauncherKeepsStopDeadline(t *testing.T) {
 	h.waitForEnd("web-1")
 }
 
-// An order to scale down holds under the next launcher, and counts once for a process that is still
-// stopping, unless the configuration has another number of processes.
+// The next launcher obeys an order to scale down that the earlier one was given. If the same order
+// is given again for the process that is still stopping, it does not count again. But if the
+// configuration has been changed to another number of processes, that number counts.
 func TestLauncherDeath_NextLauncherDoesNotUndoScaleDown(t *testing.T) {
 	for _, c := range []struct{ loaded, desired int }{{2, 1}, {3, 3}} {
 		t.Run(fmt.Sprintf("%d loaded", c.loaded), func(t *testing.T) {

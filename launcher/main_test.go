@@ -147,7 +147,8 @@ var roles = map[string]func(args []string){
 		fmt.Println("deaf")
 		forever()
 	},
-	// This process sends a notification that another process is ready.
+	// This process notifies the launcher that the process victim-1 is ready, and then that it is
+	// ready itself.
 	"impostor": func([]string) {
 		conn, err := grpc.NewClient("unix:"+os.Getenv(client.EnvLauncher), grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {

@@ -65,7 +65,7 @@ func (m *Manager) Force(cause error) *ctxshutdown.Completion { return m.scope.Fo
 // Scope returns the scope of the manager. Its reports name the processes that delay the shutdown.
 func (m *Manager) Scope() *ctxshutdown.Swansong { return m.scope }
 
-// begin starts the groups and the services. The guard is released when all of them have ended.
+// begin starts the groups and the services. When all of them have ended, guard is released.
 func (m *Manager) begin(guard *ctxshutdown.Guard) {
 	for _, set := range m.allListeners() {
 		set.UnlinkOnClose()

@@ -44,9 +44,9 @@ func quick(p launcher.Probe) launcher.Probe {
 	return p
 }
 
-// awaits gives a group a startup probe that succeeds when the returned file exists. Before its
-// script makes the file, the process is not taken for a program that says nothing, however slow the
-// machine is.
+// awaits gives a group a startup probe that succeeds when the returned file exists. The file is
+// made once the process has sent a message. Before that, the launcher does not take the process for
+// one that sends no messages, however slow the machine is.
 func awaits(t *testing.T, g *launcher.GroupConfig) (file string) {
 	file = filepath.Join(t.TempDir(), "said")
 	g.StartupProbe = quick(launcher.Probe{Exec: launcher.ExecAction{Command: []string{"test", "-e", file}}})
@@ -216,8 +216,8 @@ func TestNotifySocket_IgnoresMessageOfProcessThatLauncherDidNotStart(t *testing.
 // A daemon that names its main process with MAINPID goes on when the process that was started
 // exits. Signals go to the named process, and the end of that one counts as the end.
 func TestNotify_FollowsMainPID(t *testing.T) {
-	// The first process reads from this pipe, and exits when the named process has written to it,
-	// which is then ready.
+	// The first process waits at this pipe. When the process that MAINPID names is ready, it writes
+	// to the pipe, and the first process exits.
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)

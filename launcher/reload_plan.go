@@ -201,9 +201,9 @@ func (p *reloadPlan) register() {
 	m.registry.reload(p.order, p.added, p.claimed)
 }
 
-// change applies the changes that need no new roll. The function tell passes them to the processes;
-// the caller calls it after it has unlocked the groups. The other functions wait for rolls that are
-// now rolled back.
+// change applies the changes that need no new roll. The caller must unlock the groups and then call
+// tell, which passes the changes to the processes. Each function in waits waits for a rollback that
+// the changes have begun.
 func (p *reloadPlan) change(reason string) (tell func(), waits []func(context.Context) error) {
 	for _, c := range p.unchanged {
 		c.group.controller.SetSource(p.next.Source)

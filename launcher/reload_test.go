@@ -422,7 +422,7 @@ func fifoLog(t *testing.T, name string) (g launcher.GroupConfig, open func()) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { f.Close() })
-		os.Remove(g.Log.Path) // the next process writes to a regular file
+		os.Remove(g.Log.Path) // so the log of the next process is a regular file, and not the FIFO
 	}
 }
 

@@ -39,7 +39,7 @@ const (
 	Auto    Protocol = spec.Auto    // the launcher finds out which of the following protocols the process uses; the default
 	GRPC    Protocol = spec.GRPC    // the lifecycle protocol, as package client serves it
 	Notify  Protocol = spec.Notify  // sd_notify(3) messages, on Linux only
-	Signals Protocol = spec.Signals // signals only
+	Signals Protocol = spec.Signals // no messages: the process only gets signals
 )
 
 // A Probe checks a process from the outside, as a probe of Kubernetes checks a container, with the

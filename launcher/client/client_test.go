@@ -423,7 +423,8 @@ func fakeSystemd(t *testing.T) (next func() string) {
 	}
 }
 
-// Changes are sent to NOTIFY_SOCKET.
+// If NOTIFY_SOCKET is set, the client sends systemd each change of the process's readiness, the
+// beginning of the shutdown, and each request for more time.
 func TestRun_NotifiesSystemdOfStateChanges(t *testing.T) {
 	systemd := fakeSystemd(t)
 	p := serve(t)

@@ -81,7 +81,7 @@ func ExampleShutdownCoordinator_Track() {
 	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("shop"))
 	defer s.Shutdown()
 	life.Shutdown.Track(s)
-	defer s.Guard().Release() // a guard stands for an order that is being handled
+	defer s.Guard().Release() // the guard stands for an order that the shop is handling
 
 	to, conn := asLauncher(path)
 	defer conn.Close()

@@ -195,8 +195,8 @@ func Serve(opts ...Option) (*Lifecycle, error) {
 			}
 			return nil, fmt.Errorf("client: cannot serve the lifecycle protocol: %w", err)
 		}
-		// Under a launcher, EnvHealth is the launcher's own variable, so this process opens no port
-		// for it.
+		// This process has inherited EnvHealth from the launcher. The variable names the port of
+		// the launcher, so this process does not open that port.
 		close(l.healthServed)
 	} else {
 		close(l.served)

@@ -28,7 +28,7 @@ var (
 // A Request asks the process to stop.
 type Request struct {
 	Reason     string
-	Grace, Max time.Duration // durations counted from Received; zero means the default
+	Grace, Max time.Duration // counted from Received; zero means DefaultGrace and DefaultMax
 	Received   time.Time
 
 	// GraceEnforced says that the process is ended after Grace, unless it asks for more time.

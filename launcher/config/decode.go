@@ -23,7 +23,7 @@ type decoder struct {
 	lines   map[string]position // the position of each key in the file
 	errs    Errors
 	wrong   map[string]bool // the keys with an error
-	lenient bool            // leave out values that contain variables which are not set; used to find state_dir
+	lenient bool            // whether a value with a variable that is not set is left out, and no error; used to find state_dir
 	unset   bool            // a value was left out because of the field lenient
 	nodes   int             // number of visited nodes; the target of an alias is counted each time that the alias is used
 }
@@ -32,7 +32,8 @@ func newDecoder(file string) *decoder {
 	return &decoder{file: file, lines: map[string]position{}, wrong: map[string]bool{}}
 }
 
-// maxNodes bounds the size to which aliases can expand a small file.
+// maxNodes is the largest number of values in a file. An alias of YAML counts with all the values
+// that it stands for, because aliases of aliases can expand a small file without limit.
 const maxNodes = 100_000
 
 // index returns the key of an element of a list.

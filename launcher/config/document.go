@@ -151,7 +151,7 @@ func runeAt(text []byte, at position) rune {
 // without their position.
 func findBadText(text []byte) (at position, rule string) {
 	if bytes.HasPrefix(text, []byte{0xff, 0xfe}) || bytes.HasPrefix(text, []byte{0xfe, 0xff}) {
-		return position{}, "" // the text is UTF-16, which the parser itself checks
+		return position{}, "" // UTF-16, which the parser decodes and checks itself
 	}
 	line, column := 1, 1
 	for rest := text; len(rest) > 0; {

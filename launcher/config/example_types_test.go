@@ -144,8 +144,9 @@ process_groups: [{name: kv}, {name: debugged, mask: off}]
 	// [*_PIN] [correct horse] [/run/secrets/db] true
 }
 
-// After one group has been rolled back, a launcher compares the file with the configuration that
-// the group runs, not with the one that was loaded last.
+// The group kv has been rolled back, so it does not run with the configuration that was loaded last.
+// WithGroup returns the configuration that holds now: the one that was loaded last, with the earlier
+// one of kv. At the next reload, the launcher compares the file with it.
 func ExampleConfig_WithGroup() {
 	parse := func(text string) *config.Config {
 		c, err := config.Parse("launcher.yaml", []byte(text))

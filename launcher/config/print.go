@@ -123,7 +123,7 @@ func empty(v reflect.Value) bool {
 	case reflect.String, reflect.Slice, reflect.Map:
 		return v.Len() == 0
 	case reflect.Int64:
-		// Leave it out: a size of 0 means the default, or is not valid anyway.
+		// A size of 0 is left out, because it means the default, or is not valid anyway.
 		return v.Type() == bytesType && v.IsZero()
 	case reflect.Struct, reflect.Bool, reflect.Float64:
 		return v.IsZero()

@@ -207,7 +207,7 @@ func TestExport_PassesHealthPortToProgram(t *testing.T) {
 	}
 }
 
-// Settings that the target does not support are reported.
+// An export reports the settings that its target, such as systemd, does not support.
 func TestExport_ReportsSettingsThatTargetDoesNotSupport(t *testing.T) {
 	const group = `process_groups: [{name: kv, on_failure: rollback, retry: {policy: exponential}, progress_deadline: 1m, pre_stop: [{command: "true"}]}]`
 	said := func(r *export.Result, key, what string) bool {

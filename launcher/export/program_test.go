@@ -11,8 +11,9 @@ import (
 	"github.com/swansong-go/swansong/launcher/export"
 )
 
-// A configuration that a program has made can leave MinHealthy and MaxSurge to package launcher.
-// One that cannot be exported is an error.
+// In a configuration that a program has made, MinHealthy and MaxSurge can be nil: then they have
+// the defaults of package launcher. The export of a configuration that is not valid returns an
+// error.
 func TestExport_ConvertsConfigurationMadeByProgram(t *testing.T) {
 	read, err := config.Parse("f", []byte("process_groups: [{name: kv}]"))
 	if err != nil {

@@ -110,7 +110,8 @@ func ofAnother(socket string) bool {
 func watch(cmd *cobra.Command, at *place, goesOn bool, f func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error) error {
 	return ask(cmd, at, goesOn, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
 		err := f(ctx, to)
-		// The context has no deadline if goesOn is true, so ^C or SIGTERM has ended it.
+		// If goesOn is true, ctx has no deadline, so only ^C or SIGTERM can have ended it. That is
+		// no error.
 		if goesOn && ctx.Err() != nil {
 			return nil
 		}

@@ -380,7 +380,7 @@ func TestLogs_FollowContinuesUntilLauncherExits(t *testing.T) {
 	eventsBegun, events := s.follow("events")
 	restarts := 0
 	for _, begun := range []<-chan struct{}{logsBegun, eventsBegun} {
-		for received := false; !received; { // restart until the command has printed a line
+		for received := false; !received; { // until the command logs or events has printed a line
 			s.mustRun("restart", "web", "--wait")
 			restarts++
 			select {

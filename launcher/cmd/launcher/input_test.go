@@ -184,8 +184,9 @@ func TestCommandLine_RefusesConflictingFlags(t *testing.T) {
 	}
 }
 
-// The default directory is in /tmp, where another user can create it. The launcher neither connects
-// to it nor uses it then, not even as root, unless --dir names it.
+// Another user can create the default directory if it is in /tmp. The command run then refuses to
+// use it, and the other commands do not connect to a launcher in it unless --dir names it. All this
+// also holds for root.
 func TestDefaultDirectory_IsRefusedWhenOwnedByOtherUser(t *testing.T) {
 	s := newSite(t, web)
 	theirs := filepath.Join(s.dir, "theirs")

@@ -76,7 +76,7 @@ func (o *orders) give(cmd *cobra.Command, at *place, names []string, prepare fun
 	})
 	for i := range results {
 		if isUnanswered(errs[i]) {
-			results[i].Error = err.Error() // err is the message for the user that ask has made of the error
+			results[i].Error = err.Error() // the message that stderr gets, too
 		}
 	}
 	o.print(cmd.OutOrStdout(), results)

@@ -111,7 +111,7 @@ func TestCommands_PrintJSON(t *testing.T) {
 	}
 }
 
-// The JSON of an order that the launcher does not get has the error in the same words as stderr.
+// If an order does not reach the launcher, its JSON has the same error text as stderr.
 func TestOrders_PrintErrorAsJSONIfLauncherDoesNotRun(t *testing.T) {
 	s := newSite(t, two)
 	for _, args := range [][]string{{"signal", "a", "HUP"}, {"start", "a"}, {"restart", "a"}} {

@@ -99,8 +99,8 @@ type recovery struct {
 	Error     string            `json:"error,omitempty"` // why the command failed after it had found all this
 }
 
-// A recovered process has the fields of [launcher.Recovered], in the same order: newRecovery
-// converts one to the other.
+// recovered is [launcher.Recovered] with keys for JSON. Its fields must have the same order,
+// because newRecovery converts a launcher.Recovered to this type.
 type recovered struct {
 	ID      string `json:"processId"`
 	PID     int    `json:"pid"`

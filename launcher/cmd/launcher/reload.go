@@ -145,9 +145,10 @@ func reloadCommand(at *place) *cobra.Command {
 	return cmd
 }
 
-// reloadAsJSON applies the changes that the launcher has seen, and prints those that were applied,
-// or if dry is true those that would be. It prints one object, and nothing about a file that has
-// changed between the two calls: a script acts on what was applied.
+// reloadAsJSON makes the launcher apply the changes in its file, and prints as one JSON object
+// which changes were applied. These need not be the changes in seen, the answer to an earlier call,
+// because the file may have changed since: a script acts on what was applied. If dry is true,
+// reloadAsJSON applies nothing, and prints seen.
 func reloadAsJSON(ctx context.Context, cmd *cobra.Command, to pb.LauncherAdminInterfaceClient, in *pb.ReloadRequest, seen *pb.ReloadResponse, dry bool) (err error) {
 	if !dry && len(seen.GetChanges()) > 0 {
 		if seen, err = to.Reload(ctx, in); err != nil {

@@ -266,7 +266,7 @@ func (v view) waitingFor(out *pb.GetGroupHealthResponse) string {
 func describe(p *pb.ProcessStatus) string {
 	var words []string
 	switch outcome := p.GetOutcome(); outcome {
-	case pb.Outcome_NOT_ENDED, pb.Outcome_FORCED: // a killed process is described by the work that was lost
+	case pb.Outcome_NOT_ENDED, pb.Outcome_FORCED: // after a kill, the metrics say what was lost
 		if n := p.GetMetrics().GetInFlightRequests(); n > 0 {
 			words = append(words, inFlight(n))
 		}

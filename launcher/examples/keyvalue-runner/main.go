@@ -59,7 +59,7 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
 
-// A runner contains everything that this process runs.
+// A runner is the state of this process.
 type runner struct {
 	life     *client.Lifecycle
 	scope    *ctxshutdown.Swansong // the scope that all requests belong to

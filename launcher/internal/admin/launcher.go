@@ -83,8 +83,8 @@ type Launcher interface {
 	IsNotFound(err error) bool
 }
 
-// A Process receives the notifications that the process has sent to the launcher. Its methods may
-// be called concurrently.
+// A Process is the part of the launcher that handles the notifications of one process. Its methods
+// may be called concurrently.
 type Process interface {
 	// HasPID reports whether pid is that of the process or of a descendant of it.
 	HasPID(pid int) bool

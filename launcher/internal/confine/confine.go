@@ -47,7 +47,9 @@ func LookUp(g spec.Group) (as *proc.User, env []string, field string, err error)
 	}
 	switch {
 	case int(as.UID) == os.Geteuid() && int(as.GID) == os.Getegid():
-		return nil, env, "", nil // return nil, because without privileges even setting the user and group that a process has fails
+		// The process runs as the launcher's user and group. Return no credential: without
+		// privileges, it is an error to set even the user and group that a process has already.
+		return nil, env, "", nil
 	case !isPrivileged():
 		return nil, nil, cmp.Or(field, "UserGroup"), errors.New("only root, or a launcher with the capabilities CAP_SETUID, CAP_SETGID and CAP_KILL, can start and stop processes as another user")
 	}

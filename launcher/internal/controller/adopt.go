@@ -58,7 +58,7 @@ func (c *Controller) Restore(r statefile.Group) {
 	c.revisions = revision.Set{Current: number, ByNumber: map[int]*revision.Revision{number: wanted}}
 	for _, p := range r.Processes {
 		if p.Revision != number {
-			// List the revision of the process, so that no new revision gets its number.
+			// Add the revision of the process to the set, so that no new revision gets its number.
 			c.revisions.ByNumber[p.Revision] = &revision.Revision{Config: p.Config}
 		}
 	}
@@ -104,8 +104,8 @@ func (c *Controller) ReplaceAdopted() {
 		return
 	}
 	old := func(i *instance) bool { return i.Revision() != c.revisions.Current && !i.accounted }
-	// A group that was given up, because an adopted process has ended by now, starts nothing until
-	// an operator orders it.
+	// An adopted process may have ended by now, and its failure may have made the launcher give up
+	// the group. Then the group starts nothing until an operator orders it.
 	if c.stopping || c.Config().Job || c.backOff.GivenUp || c.desired() == 0 || !slices.ContainsFunc(c.instances.sorted(), old) {
 		return
 	}

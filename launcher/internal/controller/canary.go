@@ -20,8 +20,8 @@ type canaryChecks struct {
 	noAnswer string    // why the last check gave no answer; empty if it gave one
 }
 
-// checkCanaries starts a check of the canaries if one is due. If none is due yet, it passes the
-// time of the next one to the function again, which asks for another call at that time.
+// checkCanaries starts a check of the canaries if one is due. Otherwise it passes the time of the
+// next check to the function again, which arranges for a call of checkCanaries at that time.
 //
 // It is called whenever the group decides what to do next. The first check is due an interval after
 // the canaries are available. Near the end of the wait a check is brought forward: the roll goes on

@@ -77,8 +77,8 @@ func (h *host) set(p *fake, state lifecycle.State, outcome lifecycle.Outcome) {
 	}
 }
 
-// step has the controller start and stop processes, and then completes these starts and stops; see
-// follow.
+// step makes the controller start and stop processes, and then completes these starts and stops;
+// see follow.
 func (h *host) step(took time.Duration) {
 	h.Reconcile(time.Now())
 	h.follow(took)

@@ -150,8 +150,8 @@ func (g *Guardian) start() error {
 		line, _ := bufio.NewReader(p.Stdout()).ReadString('\n')
 		answer <- strings.TrimSpace(line)
 	}()
-	// A guardian that is started later has another containment (mark in its environment) than the
-	// first one.
+	// Orders.Self must be the containment of this guardian: each guardian has another mark in its
+	// environment.
 	orders := g.cfg.Orders
 	orders.Self = g.self
 	line, err := json.Marshal(orders)

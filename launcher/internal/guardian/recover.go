@@ -84,7 +84,7 @@ type Recovered struct {
 	Command string // name of the program
 }
 
-// recovered returns what a user is told of a process.
+// recovered returns the id, the pid and the command of a process that a search of /proc has found.
 func recovered(m proc.Marked) Recovered { return Recovered{m.Getenv(client.EnvID), m.PID, m.Command} }
 
 // Recover writes a state file for the next launcher, with what an earlier one has left running. An

@@ -56,7 +56,8 @@ func TestAuto_ProcessThatSendsNoMessageIsReadyAfterSettleTime(t *testing.T) {
 	testkit.Equal(t, "outcome", m.Outcome, lifecycle.Clean)
 }
 
-// A health check timeout that is shorter than the settle time replaces it.
+// If HealthCheckTimeout is shorter than the settle time, a process that answers no call counts as
+// ready after HealthCheckTimeout.
 func TestAuto_ShorterHealthCheckTimeoutReplacesSettleTime(t *testing.T) {
 	m := spawn(config(func(cfg *spec.Group) { cfg.Protocol, cfg.HealthCheckTimeout = spec.Auto, 100*time.Millisecond }))
 	m.readinessFails(codes.Unavailable)
@@ -96,7 +97,8 @@ func TestAuto_ReportingProcessIsReadyWhenItSaysSo(t *testing.T) {
 	testkit.Equal(t, "state of a process that listens", m.State, lifecycle.Spawning)
 }
 
-// The lifecycle protocol wins, whichever of the two a process has used first.
+// If a process uses both the lifecycle protocol and sd_notify, the launcher uses the lifecycle
+// protocol, whichever of the two the process has used first.
 func TestAuto_LifecycleProtocolWinsIfProcessUsesNotifyToo(t *testing.T) {
 	m := spawn(config(auto))
 	m.readinessFails(codes.Unavailable)
@@ -136,7 +138,7 @@ func TestAuto_ProcessMustReportReadyIfEarlierOnesDid(t *testing.T) {
 	testkit.Equal(t, "state", m.State, lifecycle.Ready)
 }
 
-// With probes, their success is enough for a process that says nothing.
+// If a group has probes, a process that sends no message is ready as soon as the probes succeed.
 func TestAuto_ProcessThatSendsNoMessageIsReadyWhenProbesSucceed(t *testing.T) {
 	m := spawn(config(autoWithProbe))
 	m.readinessFails(codes.Unavailable)

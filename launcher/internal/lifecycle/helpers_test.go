@@ -99,7 +99,7 @@ func (m *simulation) next() time.Duration {
 	return next.Sub(m.now)
 }
 
-// pass advances the clock, and sends the machine a tick.
+// pass advances the clock by d, and passes an OnTick event to the state machine.
 func (m *simulation) pass(d time.Duration) []string {
 	m.now = m.now.Add(d)
 	return m.step(lifecycle.Event{Kind: lifecycle.OnTick})

@@ -296,7 +296,7 @@ func (m *Machine) GraceReport() string {
 		m.Grace, asked, m.MaxAt.Sub(m.AskedAt).Round(time.Millisecond), m.blockers())
 }
 
-// shownBlocker is how many characters of the name of a blocker a message has.
+// shownBlocker is the number of characters to which a message shortens the name of a blocker.
 const shownBlocker = 80
 
 // Shorten bounds the text of a process within a message of the launcher. It counts characters and

@@ -19,7 +19,7 @@ import (
 // Ways in which processes get stuck.
 const (
 	inCall   = "the call Shutdown is not answered"
-	inSocket = "after READY, the socket takes everything and answers nothing"
+	inSocket = "after READY, the socket accepts connections and data, and answers nothing"
 	inStop   = "stopped by SIGSTOP"
 	inStdout = "prints without end: the pipe is full"
 )

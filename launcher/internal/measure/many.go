@@ -51,7 +51,7 @@ func many(w io.Writer, n int) error {
 	fmt.Fprintf(w, "\n## %d processes\n\nA group of %[1]d is rolled, a tenth at a time, and then scaled to half of that and back, under the load of four clients.\n\n"+
 		"| | target | measured |\n| --- | ---: | ---: |\n", n)
 	figures.Row(w, "requests, and lost ones", "0 lost", fmt.Sprintf("%d, %d lost", requests, len(r.Failures())))
-	figures.Row(w, "the roll; the two orders to scale", "–", fmt.Sprintf("%v; %v", round(rolledIn), round(scaledIn)))
+	figures.Row(w, "time of the roll; time to scale to half and back", "–", fmt.Sprintf("%v; %v", round(rolledIn), round(scaledIn)))
 	figures.Row(w, "longest wait of a client; threads of the launcher", "–", fmt.Sprintf("%v; %d", round(longest), threads))
 	mustBeNone("requests lost of %d processes", len(r.Failures()), n)
 	return nil

@@ -102,8 +102,8 @@ func (r *routes) dial(ctx context.Context) (net.Conn, error) {
 	return nil, errors.New("no process is registered")
 }
 
-// probeKinds are the ways in which a probe can check a process. The command of exec finds HEALTH in
-// its environment, which is that of the process.
+// probeKinds are the ways in which a probe can check a process. The command of the probe exec has
+// the environment of the process, and so its variable HEALTH.
 var probeKinds = []struct {
 	name  string
 	probe launcher.Probe

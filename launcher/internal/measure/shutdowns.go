@@ -49,7 +49,7 @@ type transitionLog struct {
 	mu    sync.Mutex
 	state map[string]string // the last logged state of each process by id
 	count int
-	gaps  int // number of transitions that begin in another state than the last one that was logged for the process
+	gaps  int // number of transitions from another state than the one that state has for the process
 }
 
 func (s *transitionLog) Enabled(context.Context, slog.Level) bool { return true }

@@ -35,8 +35,8 @@ func TestParse_ReturnsFieldsOfMessage(t *testing.T) {
 	}
 }
 
-// listen returns a socket and a channel of the messages that it has received. This process may send
-// messages to it if allowed is true.
+// listen returns a socket and a channel of the messages that it has accepted. The socket accepts
+// the messages of this process if allowed is true.
 func listen(t *testing.T, allowed bool) (path string, s *notify.Socket, received chan notify.Message) {
 	t.Helper()
 	path, received = filepath.Join(t.TempDir(), "n"), make(chan notify.Message, 10)
@@ -110,7 +110,7 @@ func TestSocket_DropsMessagesOfProcessesNotAllowed(t *testing.T) {
 	path, s, received := listen(t, false)
 	send(t, path, "READY=1")
 	s.Drain()
-	s.Drain() // waits until Serve has handled the message that it may be reading
+	s.Drain() // waits until Serve has handled a message that Serve may be reading at the moment
 	select {
 	case m := <-received:
 		t.Errorf("the message was handled: %+v", m)

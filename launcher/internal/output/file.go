@@ -181,7 +181,7 @@ func (f *File) flush(deadline time.Time) bool {
 
 // sink returns the name of the destination of the lines, for messages.
 func (f *File) sink() string {
-	if f.out != nil { // lines are written to out, which is a pipe or a terminal, so the message names no disk
+	if f.out != nil { // the lines go to a pipe or a terminal, and not to a file
 		return "the reader of this output"
 	}
 	return "the disk"

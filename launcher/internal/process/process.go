@@ -261,7 +261,7 @@ func (p *Process) run() {
 		entered := false
 		select {
 		case e = <-p.inbox:
-			// Send has already entered Host.Gate for this event, so the loop need not.
+			// Send has called Enter of Host.Gate for this event, so this loop must not call it.
 			entered = true
 		case <-timer.C:
 			e = lifecycle.Event{Kind: lifecycle.OnTick}
@@ -269,7 +269,7 @@ func (p *Process) run() {
 			exited, e = nil, lifecycle.Event{Kind: lifecycle.OnExited}
 			p.calls.Go(p.deregister)
 		case <-reaped:
-			// proc.Spec.BeforeReap has already entered Host.Gate, so the loop need not.
+			// proc.Spec.BeforeReap has called Enter of Host.Gate, so this loop must not call it.
 			entered = true
 			p.cleanUp()
 			e = lifecycle.Event{Kind: lifecycle.OnReaped, Exit: p.proc.Exit()}

@@ -105,7 +105,7 @@ func afterEvent(t *testing.T, event string, minReady bool, then versions) versio
 type decision struct {
 	Started int    // number of started instances of the version that the roll leads to
 	Stopped [2]int // numbers of stopped instances by version
-	Left    [2]int // numbers of remaining available instances by version
+	Left    [2]int // numbers of instances that are available afterwards, by version
 }
 
 func difference(target roll.Version, before, after [2]counts) (d decision) {

@@ -38,7 +38,7 @@ type Secrets struct {
 	processes  []process
 }
 
-// A process has secret values of its own.
+// A process has the secret values of one process, which the other processes need not have.
 type process struct {
 	ended  <-chan struct{} // closed when all output of the process has been read
 	values []string

@@ -35,7 +35,7 @@ const (
 type Error struct {
 	Path    string
 	Cause   error
-	Damaged bool // the file was damaged; Recover can replace it by what it finds without the file
+	Damaged bool // the file was damaged; Recover can write a new one from the processes that it finds
 
 	Found string // for a damaged file: the processes that can be adopted; empty if there are none
 }

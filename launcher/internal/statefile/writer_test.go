@@ -80,7 +80,7 @@ func TestWriter_RetriesFailedWriteWithBackoff(t *testing.T) {
 		synctest.Wait()
 		testkit.Equal(t, "reports of failure", []bool{<-reports != nil, <-reports != nil}, []bool{true, false})
 		testkit.Equal(t, "further reports", len(reports), 0)
-		<-writes // the first write that succeeds again
+		<-writes // the write after the failed ones, which succeeds
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		testkit.Equal(t, "writes after the success", len(writes), 0)

@@ -29,8 +29,9 @@ const maxFailed = 4 << 10
 // began to handle signals, and those that the program which it has replaced handed over to it.
 var caught = Signals{early.Signals}
 
-// This function adds to caught the signals that the replaced program has handed over. It also lists
-// the children of this program before main can start others: the replaced program has started them.
+// This function adds the signals that the replaced program has handed over to the variable caught.
+// It also lists the children of this program before main can start others, so that the list has
+// only those that the replaced program has started.
 func init() {
 	if caught.c != nil {
 		caught.add(os.Getenv(envSignals))
@@ -129,8 +130,8 @@ func take(wanted func(*Handoff) bool) (*Taken, error) {
 	fd, err := strconv.Atoi(number)
 	if err == nil {
 		t.handoff = t.file(fd)
-		// Read from the beginning, because an earlier call may have read the file and not taken the
-		// launcher.
+		// Read from the beginning, because an earlier call of take may have read the file: it has
+		// not taken the handoff if that was for another launcher.
 		t.handoff.Seek(0, io.SeekStart)
 		t.Handoff, err = decode(t.handoff)
 	}

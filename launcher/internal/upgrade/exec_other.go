@@ -19,7 +19,7 @@ type Taken struct {
 	files  map[int]*os.File
 }
 
-// Take returns nil on this system.
+// Take returns nil, because on this system no program can hand over a launcher.
 func Take(string) (*Taken, error) { return nil, nil }
 
 // GoBack returns err on this system.

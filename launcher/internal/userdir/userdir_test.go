@@ -109,7 +109,7 @@ func TestMake_RefusesSymbolicLink(t *testing.T) {
 	}
 }
 
-// listen leaves a socket at the path.
+// listen creates a socket at the path, and leaves it there as a killed process does.
 func listen(t *testing.T, path string) {
 	t.Helper()
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})

@@ -62,8 +62,9 @@ func run(files []string) error {
 	return refused
 }
 
-// post sends the file unchanged. Decoding and encoding it here would drop unknown fields. A
-// Deployment without a selector is a patch, which post applies to the last complete Deployment.
+// post sends the object in the file to kube-apiserver. It does not decode the object into a Go
+// type: that would drop unknown fields, which kube-apiserver must refuse. A Deployment without a
+// selector is a patch, which post applies to the last complete Deployment.
 func post(ctx context.Context, plane *kube.ControlPlane, name string, last *[]byte) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
