@@ -19,21 +19,21 @@ type row struct {
 	ours  side
 	their side
 	limit float64 // the target: the maximum ratio of ours to theirs; 0: no target
-	gate  float64 // the maximum ratio for the gate; 0: one and a half times the limit, if there is one
+	gate  float64 // the maximum ratio with the flag -gate; 0: one and a half times the field limit, if that is set
 
 	// maxTime is a target for our time, in nanoseconds. A row sets either maxTime or limit. The
 	// command with -gate checks only ratios, so a row with a maxTime may also set the field gate.
 	maxTime float64
 
-	// alone is the peer without contention; nil for rows that are not about contention. Two
-	// processors may be threads of one core, or take turns on one core, so that there is no
-	// contention. A round counts only if the contention makes the peer take at least twice as long
-	// as alone.
+	// alone is the operation of the peer in one goroutine, without contention; nil for rows that
+	// are not about contention. A round counts only if contention makes the peer take at least
+	// twice as long: on processors that are threads of one core, or take turns on one core, there
+	// may be no contention.
 	alone side
 
 	allocs int  // our allocations per operation; rare if most operations allocate nothing; ignored if once is set
 	once   bool // the timed function can be called only once after each preparation
-	anew   bool // prepare before each run, so that the addresses of the objects vary between runs
+	anew   bool // make new objects before each run, so that their addresses vary between runs
 	each   int  // if once is set, the number of operations in the timed function; 0 means 1
 	warm   bool // call the timed function once before it is timed, and after the garbage collection; see loopRows
 	often  int  // the number of rounds is multiplied by this; 0 means 1

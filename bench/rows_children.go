@@ -100,13 +100,13 @@ func waitedChild(f *family) any {
 
 func stdChild(f *family) any {
 	ctx, cancel := context.WithCancel(f.ctx)
-	_ = cancel // the context ends with its parent
+	_ = cancel // not called: the end of the parent context ends this one
 	return ctx
 }
 
 func stdWaited(f *family) any {
 	ctx, cancel := context.WithCancel(f.ctx)
-	_ = cancel // the context ends with its parent
+	_ = cancel // not called: the end of the parent context ends this one
 	ctx.Done()
 	return ctx
 }

@@ -33,7 +33,7 @@ func TestRuns_RangeOfRowCoversItsRatiosInAllRuns(t *testing.T) {
 
 func TestResult_SpreadIsRatioOfConsecutiveRounds(t *testing.T) {
 	low, high := spread([]float64{10, 10, 20, 20, 10})
-	testkit.Equal(t, "spread", span(low, high), "1.00") // the ratios of each time to the one before are 1, 2, 1, 0.5
+	testkit.Equal(t, "spread", span(low, high), "1.00") // the ratios of consecutive rounds are 1, 2, 1 and 0.5
 	low, high = spread([]float64{10})
 	testkit.Equal(t, "spread of one round", span(low, high), "1.00")
 }
