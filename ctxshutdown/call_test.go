@@ -10,7 +10,7 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// returned has the two results of Call.
+// A returned holds the two results of a call of Call.
 type returned struct {
 	Value string
 	Err   error

@@ -270,7 +270,7 @@ func TestChild_CreatedDuringStopIsStopped(t *testing.T) {
 // raceCreation stops a root while two goroutines create children and acquire guards of them.
 func raceCreation(c claim, take func(*ctxshutdown.Swansong) *ctxshutdown.Guard) {
 	root := ctxshutdown.New(c.Context())
-	defer root.Shutdown() // also ends the registration of the root with the context of the test
+	defer root.Shutdown()
 	middle := child(root)
 	var kids [2]*ctxshutdown.Swansong
 	var guards [2]*ctxshutdown.Guard

@@ -314,7 +314,7 @@ type slowContext struct {
 	context.Context
 	done       chan struct{}
 	ended      atomic.Bool
-	afterFuncs []func() // registered by package context
+	afterFuncs []func() // the functions that package context has passed to AfterFunc
 }
 
 func (c *slowContext) Done() <-chan struct{} { return c.done }

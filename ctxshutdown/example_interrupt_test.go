@@ -247,7 +247,7 @@ func ExampleCall() {
 	release := make(chan struct{})
 	time.AfterFunc(time.Millisecond, func() { s.Shutdown() })
 	v, err := ctxshutdown.Call(s, func(context.Context) (int, error) {
-		<-release // this function does not check its context
+		<-release // ignores the context that Call passes to it
 		return 42, nil
 	})
 	fmt.Println(v, err)

@@ -19,7 +19,7 @@ import (
 )
 
 func Example() {
-	s := ctxshutdown.New(context.Background()) // a program passes the context of signal.NotifyContext
+	s := ctxshutdown.New(context.Background()) // a program would pass a context from signal.NotifyContext
 	defer s.Shutdown()
 
 	s.Go(func(work context.Context) {
@@ -420,7 +420,7 @@ func ExampleGuard() {
 	s := ctxshutdown.New(context.Background())
 	queue := make(chan *ctxshutdown.Guard, 1)
 	if g, ok := s.TryGuard(); ok {
-		queue <- g // send the guard together with its job
+		queue <- g // a program would send a job, and the guard with it
 	}
 	drained := s.Shutdown()
 	go func() { (<-queue).Release() }()

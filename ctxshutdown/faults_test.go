@@ -16,7 +16,8 @@ import (
 	"github.com/swansong-go/swansong/ctxshutdown"
 )
 
-// panics implements every interface whose methods this package calls. Most of its methods panic.
+// The type panics implements every interface whose methods package ctxshutdown calls. Most of these
+// methods panic.
 type panics struct{}
 
 func (panics) Read([]byte) (int, error)                  { panic(errCause) }

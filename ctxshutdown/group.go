@@ -31,7 +31,7 @@ type Group struct {
 	// noMore, so that no function starts afterwards.
 	running atomic.Int64
 	mu      sync.Mutex
-	idle    *sync.Cond // uses mu; signalled when running becomes zero
+	idle    *sync.Cond // has the lock mu; signalled when running becomes zero
 
 	once sync.Once // sets err and the cause of the scope together
 	err  error

@@ -90,8 +90,8 @@ func (m *modelScope) state() ctxshutdown.State {
 	return ctxshutdown.Complete
 }
 
-// hasBeenSeenComplete reports whether the completion of m, or of a scope above whose stop stops m
-// too, could be observed. When such a scope is complete, so is m.
+// hasBeenSeenComplete reports whether the test may have observed that m is complete: on m itself,
+// or on an ancestor whose stop also stops m. If such an ancestor is complete, so is m.
 func (m *modelScope) hasBeenSeenComplete() bool {
 	return m.seen || m.up != nil && m.from == softTier && m.up.hasBeenSeenComplete()
 }

@@ -265,7 +265,7 @@ func TestStress_SeqYieldsNothingAfterContextEnds(t *testing.T) {
 		for range 3 {
 			s := line[r.IntN(len(line))]
 			wg.Go(func() {
-				for range 20 { // some of the loops begin before the stop and some after it
+				for range 20 { // some of these loops over Seq begin before the stop, and some after it
 					seen := false
 					for range ctxshutdown.Seq(s, endless) {
 						if seen {
@@ -315,7 +315,7 @@ func useOnce(ctx context.Context) {
 func TestInterrupts_ReadersAndLoopsOfStoppedChildUseNoMemory(t *testing.T) {
 	root := ctxshutdown.New(context.Background())
 	defer root.Shutdown()
-	const many, each = 50_000, 8 // number of children, and bytes allowed for each
+	const many, each = 50_000, 8 // number of child scopes, and the bytes of memory that each may keep
 	before := heap()
 	for range many {
 		s, cancel := ctxshutdown.WithCancel(root)

@@ -46,7 +46,8 @@ type listener struct {
 // accepted. A connection that Accept dropped would be reset, and its client would lose a request.
 func (l *listener) Accept() (net.Conn, error) {
 	if l.ctx.Err() != nil {
-		_ = l.closeOnce() // the AfterFunc that closes the listener may not have run yet
+		// The AfterFunc closes the listener, too, but may run later.
+		_ = l.closeOnce()
 		return nil, fmt.Errorf("accept on %v: %w", l.Addr(), net.ErrClosed)
 	}
 	c, err := l.Listener.Accept()

@@ -36,7 +36,7 @@ type origin struct {
 	name    string
 	ends    string
 	canWake bool
-	state   string // the state in a stack dump of a goroutine that is blocked in Read
+	state   string // the state that a stack dump shows for a goroutine that is blocked in Read
 	open    func(t *testing.T) (r io.Reader, w io.Writer)
 }
 
@@ -338,7 +338,7 @@ func TestReader_StopWithinTLSRecordLosesNoByte(t *testing.T) {
 		go func() {
 			defer through.Close()
 			buf := make([]byte, 1<<10)
-			for { // forwards the handshake, until the deadline set below
+			for { // forwards the handshake; a deadline that the test sets afterwards ends the loop
 				n, err := middle.Read(buf)
 				through.Write(buf[:n])
 				if err != nil {

@@ -182,8 +182,9 @@ func (c *deafConn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// A Reader gives up waking a Read whose source ignores deadlines. Otherwise a test in which such a
-// Read waits for ever would not end, because the clock of its bubble would run on.
+// If a source ignores deadlines, the Reader tries to wake a blocked Read only for a limited time.
+// Otherwise, in a synctest bubble, the attempts would make the clock run on for ever, and a test in
+// which such a Read stays blocked would not end.
 func TestReader_GivesUpWakingSourceThatIgnoresDeadlines(t *testing.T) {
 	inBubbles(t, func(t *testing.T, ctx context.Context, end func()) {
 		conn := &deafConn{let: make(chan struct{})}
@@ -408,7 +409,7 @@ func TestReader_StopJustBeforeSourceReadWakesRead(t *testing.T) {
 // nil. The functions registered by AfterFunc have run when Err returns.
 type endingAt struct {
 	*manual
-	remaining atomic.Int32 // number of calls of Err until the context ends
+	remaining atomic.Int32 // the context ends during the call of Err that makes this 0
 }
 
 func (ctx *endingAt) Err() error {

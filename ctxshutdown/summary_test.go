@@ -89,8 +89,8 @@ func TestGuardReport_SummaryCountsGuardsThatStandForNoRequestOrJob(t *testing.T)
 	}
 }
 
-// String and LogValue list the oldest requests that a describer names. All requests share one guard
-// here, and the number of guards counts each of them.
+// String and LogValue list the oldest requests. In this test one guard stands for all requests, and
+// the number of guards in the texts is nevertheless the number of requests.
 func TestGuardReport_ListsOldestRequests(t *testing.T) {
 	root := ctxshutdown.New(t.Context())
 	var named []ctxkey.NamedWork

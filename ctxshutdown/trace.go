@@ -157,7 +157,8 @@ func (s *Swansong) watchForLoss() {
 		return
 	}
 	trace, path, site := s.trace, s.path(), stacks.Site{}
-	runtime.Callers(3, site[:]) // skips the frames of Callers, watchForLoss, and New or WithCancel
+	// The 3 frames that are skipped belong to Callers, to watchForLoss, and to New or WithCancel.
+	runtime.Callers(3, site[:])
 	context.AfterFunc(s.derive().ctx, func() { trace.stopped.Store(true) })
 	// The cleanup must not refer to s, or s is never collected. The runtime calls cleanups outside
 	// of every synctest bubble. So this cleanup must not use a channel that was made in a bubble,

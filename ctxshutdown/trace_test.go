@@ -191,7 +191,7 @@ func TestTrace_SecondReleaseKeepsRecordsOfOtherGuards(t *testing.T) {
 	}
 	g := s.Guard()
 	c := new(ctxshutdown.Guard)
-	reflect.ValueOf(c).Elem().Set(reflect.ValueOf(g).Elem()) // go vet would report a plain copy
+	reflect.ValueOf(c).Elem().Set(reflect.ValueOf(g).Elem()) // by reflection, because go vet would report *c = *g
 	g.Release()
 	c.Release()
 	var got []string

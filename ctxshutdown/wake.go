@@ -44,7 +44,7 @@ type waker struct {
 	ctx context.Context
 	set func(time.Time) error // SetReadDeadline of the source, or SetWriteDeadline of the destination
 
-	calls      atomic.Int32 // number of calls between enter and leave
+	calls      atomic.Int32 // number of Reads or Writes that have called enter and not leave yet
 	registered atomic.Bool  // wake is registered with the context; changed under mu
 	woken      atomic.Bool  // wake has set a deadline in the past; changed under mu
 

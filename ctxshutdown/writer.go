@@ -116,8 +116,8 @@ func (w *Writer) writeDestination(p []byte) (int, error) {
 	return w.dst.Write(p)
 }
 
-// errRefused means that the context had ended when writeDestination was called. The method write
-// replaces it by a stoppedError, after the call has left the waker: see finish.
+// errRefused is returned by writeDestination if the context has ended before the call. The method
+// write replaces errRefused by a stoppedError when it has called leave of the waker: see finish.
 var errRefused = errors.New("ctxshutdown: write refused")
 
 // checkOpen returns the error of a Write if the Writer is closed or its context is done, nil
