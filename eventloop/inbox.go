@@ -66,7 +66,7 @@ type inbox struct {
 type chunk struct {
 	next   *chunk
 	n      int
-	queued *[250]time.Duration // when each callback was queued, if the loop has a stopwatch
+	queued *[250]time.Duration // when each callback was queued; nil without WithSlowCallback
 	fs     [250]func()
 }
 

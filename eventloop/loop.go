@@ -96,7 +96,7 @@ func New(ctx context.Context, opts ...Option) *Loop {
 	l.trace = newTracer(l.scope, l.slow, &l.moreGuards)
 	var ok bool
 	if l.guard, ok = l.scope.TryGuard(); ok {
-		ctxkey.NameShared(l.scope, l.guard) // this guard stands for all functions of the loop
+		ctxkey.NameShared(l.scope, l.guard) // in reports, this guard stands for all functions that the loop has to call
 	} else {
 		l.beginStop()
 	}

@@ -300,9 +300,9 @@ func TestOffload_RefusedByPoolNeverCountsAsRunning(t *testing.T) {
 	}
 }
 
-// An offload is no longer counted once its completion has been queued. In the test, other
-// goroutines read the counts to delay both steps: if they were separate, the loop could end between
-// them.
+// An offload is no longer counted once its completion has been queued. If queueing the completion
+// and counting were two steps, the loop could end between them. To delay such steps, another
+// goroutine calls Counts all the time.
 func TestOffload_CountsAsRunningUntilCompletionIsQueued(t *testing.T) {
 	p := newPool(t, 2)
 	for range 200 {

@@ -69,7 +69,7 @@ func TestWithPanicHandler_LoopContinuesAfterPanic(t *testing.T) {
 		l.Post(func() { panic(value) })
 	}
 	l.After(0, func() { panic("three") })
-	for l.Counts().Timers > 0 { // wait until the timer has fired, between or after the callbacks
+	for l.Counts().Timers > 0 { // wait until the timer has fired; it can fire before the second callback has run
 		runOn(t, l, func() {})
 	}
 	runOn(t, l, func() { testkit.Equal(t, "state", l.State(), eventloop.Running) })

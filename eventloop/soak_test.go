@@ -48,7 +48,7 @@ const (
 	atOnce       behaviour = iota
 	beforeLimit            // the node answers after three quarters of its time limit
 	atLimit                // the node answers at its time limit, so that either the answer or the time-out may come first
-	afterRequest           // the node answers only after the end of the request; the loop then discards the answer
+	afterRequest           // the node answers only when the request has ended, so the loop discards the answer
 )
 
 // raceLimit is the time limit of a node that answers atLimit.

@@ -57,7 +57,7 @@ func (t *tracer) caller() fmt.Stringer {
 // line that called into this package.
 func (t *tracer) callback(f func()) func() { return t.callbackAt(t.Caller(), f) }
 
-// callbackAt is like callback. Reports name the guard by site.
+// callbackAt is like callback, but reports name the guard by site.String().
 func (t *tracer) callbackAt(site fmt.Stringer, f func()) func() {
 	return func() {
 		t.guards.Add(1)
