@@ -96,7 +96,7 @@ func (d *document) apply(params json.RawMessage) error {
 		if change.TextDocument.URI != d.uri {
 			return fmt.Errorf("%s is not open", change.TextDocument.URI)
 		}
-		for _, e := range slices.Backward(change.Edits) { // an edit moves the places of those behind it
+		for _, e := range slices.Backward(change.Edits) { // from the last edit to the first: an edit moves the text after it
 			d.text = d.text[:e.Range.Start.in(d.text)] + e.NewText + d.text[e.Range.End.in(d.text):]
 		}
 	}

@@ -73,8 +73,8 @@ func interrupts() (first, second context.Context) {
 	return first, second
 }
 
-// run runs the program and returns its exit code. The end of first stops it, and the end of second
-// cuts the drain short.
+// run runs the program and returns its exit code. When the context first ends, the program stops
+// and drains. When the context second ends, the drain is cut short.
 func run(first, second context.Context, args []string, stderr io.Writer) (code int) {
 	logf := log.New(stderr, "pipeline: ", 0).Printf
 	o, err := parseFlags(args, stderr)
@@ -189,8 +189,8 @@ func parseFlags(args []string, stderr io.Writer) (o options, err error) {
 	return o, err
 }
 
-// open opens the files and finds the line to continue at. It returns nil if all lines are
-// processed.
+// open opens the input and the output, and finds the first line whose result is not in the output.
+// It returns nil if the output has the results of all lines.
 func open(ctx context.Context, o options, logf func(string, ...any)) (*pipeline, error) {
 	if o.in == "" {
 		dir, err := os.UserCacheDir()

@@ -278,8 +278,8 @@ func TestDiffLines_FindsMissingAndDuplicateLines(t *testing.T) {
 	}
 }
 
-// Each line would take forever. The second ^C ends the program anyway, and its message names the
-// stage that was still at work.
+// The flag -rounds is so large that no line is ever processed completely. The second ^C ends the
+// program nevertheless, and the program's message names the stage that was still at work.
 func TestSignals_SecondInterruptCutsDrainShort(t *testing.T) {
 	in := filepath.Join(t.TempDir(), "orders.csv")
 	write(t, in, orders(500))

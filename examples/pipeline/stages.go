@@ -25,7 +25,7 @@ type pipeline struct {
 	jobs  chan job // the reader sends the lines to the workers
 	order chan job // the reader sends jobs to the writer in the order of the input; the capacity limits the jobs in progress
 
-	read, written, rejected atomic.Int64          // numbers of lines, including those of earlier runs
+	read, written, rejected atomic.Int64          // how many lines were read, written and rejected, including those of earlier runs
 	atEnd                   atomic.Bool           // whether the reader has reached the end of the input
 	failure                 atomic.Pointer[error] // the first error of the input or the output
 }

@@ -45,7 +45,7 @@ func start(ctx context.Context, role, dir string) (*deployment, error) {
 	go func() { d.serverDone <- d.server.Wait() }()
 
 	if role == openServerRole {
-		signal.Ignore(os.Interrupt) // the load generator inherits the ignored ^C, and so runs until the server has ended
+		signal.Ignore(os.Interrupt) // the load generator inherits this, so ^C does not end it before the server
 	}
 	load, err := selfCommand(ctx, loadRole, addrVar+"="+d.addr)
 	if err != nil {

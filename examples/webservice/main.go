@@ -49,7 +49,7 @@ var ways = []struct {
 const (
 	loadRole       = "load"        // the process is the load generator
 	openServerRole = "open-server" // the process is the server that -open starts
-	openOnlyRole   = "open-only"   // for tests: the program does only what -open adds
+	openOnlyRole   = "open-only"   // for tests: the program does only what the flag -open adds to a run
 )
 
 const warmUp = 1500 * time.Millisecond // how long the server is under load before the signal

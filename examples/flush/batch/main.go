@@ -25,6 +25,6 @@ func count(s *ctxshutdown.Swansong, file string) error {
 	for lines.Scan() {
 		n++
 	}
-	// After the stop, the Reader has returned io.EOF, which is no error of the Scanner.
+	// After the stop, the Reader returns io.EOF, for which the Err of a Scanner is nil.
 	return errors.Join(lines.Err(), store.Save(s.Work(), file, n))
 }

@@ -23,7 +23,7 @@ func main() {
 	if err != nil {
 		log.Print(err)
 	}
-	os.Exit(graceful.ExitCode(err)) // os.Exit runs no deferred calls, but those of run have already been run
+	os.Exit(graceful.ExitCode(err)) // os.Exit skips deferred calls; main has none, and those of run have been made
 }
 
 func run(addr string) error {

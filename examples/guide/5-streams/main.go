@@ -50,7 +50,7 @@ func clock(w http.ResponseWriter, r *http.Request) {
 		http.NewResponseController(w).Flush()
 		select {
 		case <-tick.C:
-		case <-scope.Done(): // the service is stopped; r.Context() is not done, so an event can be sent
+		case <-scope.Done(): // the service is stopped, but r.Context() is not done, so a last event can be sent
 			fmt.Fprint(w, "event: bye\nretry: 1000\ndata: back in a second\n\n")
 			return
 		case <-r.Context().Done(): // the client has disconnected
