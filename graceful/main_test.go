@@ -79,8 +79,8 @@ type testRun struct {
 	out  output
 }
 
-// bubble runs f in a synctest bubble. A test in a bubble cannot send signals; the tests in
-// signal_test.go do.
+// bubble runs f in a synctest bubble. A test in a bubble cannot send signals. Tests that send
+// signals are in signal_test.go, and use no bubble.
 func bubble(t *testing.T, f func(t *testRun)) {
 	synctest.Test(t, func(t *testing.T) { f(&testRun{T: t}) })
 }

@@ -67,7 +67,8 @@ func (e *AbandonedError) Unwrap() []error { return joinErrors(e.DrainError, e.Er
 // message of this package.
 func withoutPrefix(cause error) string { return strings.TrimPrefix(cause.Error(), "graceful: ") }
 
-// maxRequests is how many of the oldest requests of a report reportAndError looks at.
+// maxRequests is the number of requests, the oldest of a report, that reportAndError compares with
+// an error.
 const maxRequests = 10
 
 // reportAndError returns the text of the report followed by the text of err, unless err is nil. An

@@ -11,10 +11,11 @@ import (
 const canDetectLostOutput = true
 
 const (
-	// The event POLLERR. Linux reports it for a pipe without a reader.
+	// The event POLLERR of poll(2). Linux reports it for the write end of a pipe that no process
+	// reads.
 	pollErr = 0x8
-	// The event POLLHUP. Systems other than Linux report it for a pipe without a reader. All
-	// systems report it for a socket whose connection is closed.
+	// The event POLLHUP of poll(2). Systems other than Linux report it for the write end of a pipe
+	// that no process reads. All systems report it for a socket whose connection is closed.
 	pollHup = 0x10
 )
 

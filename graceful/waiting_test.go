@@ -169,7 +169,7 @@ func TestRun_CountsRequestsAndJobsThatDrainWaitsFor(t *testing.T) {
 				err := b.run(func(s *ctxshutdown.Swansong) error { // the stop begins after one second
 					s.Go(func(context.Context) {
 						for _, path := range []string{"/export", "/a", "/b"} {
-							time.Sleep(100 * time.Millisecond) // makes f and Serve older than the requests, and /export the oldest request
+							time.Sleep(100 * time.Millisecond) // f and Serve are older than the requests, and /export is the oldest request
 							conn := ln.Dial()
 							go io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: shop\r\n\r\n")
 							go io.Copy(io.Discard, conn)
