@@ -23,7 +23,7 @@ type conn struct {
 	scope *ctxshutdown.Swansong // scope of the server or, with WithPacing, of this connection
 	work  context.Context       // scope.Work(), which Force cancels
 	turn  float64               // random, from 0 to 1: when the turn of the connection comes, see lameDuck.turn
-	base  context.Context       // the context of the connection, with what the user's hooks have added
+	base  context.Context       // the context of the connection; the user's BaseContext and ConnContext have derived it
 
 	mu            sync.Mutex
 	state         connState
@@ -108,7 +108,8 @@ func (c *conn) stepUnlock(e connEvent) {
 	c.step(e)
 	after := c.state.role
 	if after != before && after != roleGone {
-		// Call move before unlocking, so that the drain gets the changes of a connection in order.
+		// Call move before unlocking, so that the drain sees the roles of a connection in their
+		// order.
 		c.drain.move(c, before, after)
 	}
 	c.mu.Unlock()
@@ -209,8 +210,9 @@ func (c *conn) onConnState(state http.ConnState) {
 }
 
 // setHTTP2 records that the connection will speak HTTP/2. It is called before the server reads the
-// first frame. h wraps the connection, and srv is the additional http.Server that serves it alone.
-// Both are nil if the user has configured HTTP/2, so that httpdrain does not serve it.
+// first frame. h wraps the connection, and srv is the additional http.Server that serves this
+// connection and no other. Both are nil if the user has configured HTTP/2 and so httpdrain does not
+// serve the connection.
 func (c *conn) setHTTP2(h *http2Conn, srv *http.Server) {
 	c.mu.Lock()
 	c.http2, c.http2Server = h, srv

@@ -13,9 +13,9 @@ func (c *conn) beginHandler(q *request) {
 		c.step(connEvent{kind: eventHTTP2})
 	}
 	if c.lastStart != 0 {
-		// c.interval becomes the latest interval if that is longer, but decreases by at most a
-		// quarter. So one short interval does not make the drain expect the next request much
-		// sooner than the client's usual pause.
+		// If the latest interval is longer than c.interval, it replaces c.interval. Otherwise
+		// c.interval decreases, but by at most a quarter, so that after one short interval the
+		// drain does not expect the next request much sooner than usual.
 		c.interval = max(q.start-c.lastStart, c.interval*3/4)
 	}
 	c.lastStart = q.start

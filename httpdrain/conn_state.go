@@ -138,8 +138,8 @@ type connEvent struct {
 	canSendGoAway bool      // set for eventHTTP2 if httpdrain serves the connection, and so can send the first GOAWAY
 	stream        bool      // set for eventHandlerEnd if the handler served an event stream of the Debug page
 
-	// keep is for eventTimer: how long the drain still keeps the connection although it is quiet,
-	// because its client sends requests on other connections.
+	// keep is set for eventTimer: for how long the drain does not close the connection although it
+	// is quiet, because its client sends requests on other connections.
 	keep time.Duration
 }
 
@@ -240,8 +240,9 @@ func (s *connState) onRead(e connEvent) connActions {
 	return s.resume() | s.schedule(e.now)
 }
 
-// onWrite handles eventWrite, which happens before the write. After the write it would be too late:
-// the server might already have read the client's next request.
+// onWrite handles eventWrite, which is recorded before each write of the server. If it were
+// recorded after the write, the server might have read the client's next request by then, and
+// onWrite would take that request for answered.
 func (s *connState) onWrite(e connEvent) connActions {
 	// What the server writes in the TLS handshake, and its first HTTP/2 settings, answer no
 	// request.

@@ -200,8 +200,8 @@ func TestConnState_RoleSaysWhatDrainWaitsFor(t *testing.T) {
 	}
 }
 
-// A reachable is a state that a connection can reach, together with the guards that are held for
-// it, and with whether its timer is running.
+// A reachable describes a connection in a state that events can lead to: the state, the guards that
+// are held for the connection, and whether its timer is running.
 type reachable struct {
 	state             connState
 	hijacked, written bool // whether the guards of holdHijacked and holdResponse are held

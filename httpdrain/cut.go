@@ -123,8 +123,8 @@ type unfinished struct {
 	hasPattern bool
 }
 
-// unfinished returns the unfinished requests of c, with their ages at the time now, which counts
-// from epoch.
+// unfinished returns the unfinished requests of c, with their ages. now is the present time, as the
+// duration since epoch.
 func (c *conn) unfinished(now time.Duration) (all []unfinished) {
 	c.mu.Lock()
 	remote := c.remote()

@@ -61,7 +61,7 @@ func TestDebug_DrainSendsWholeResponseOnConnectionWithEventStream(t *testing.T) 
 		time.Sleep(10 * time.Millisecond) // the first GOAWAY follows when the client has been quiet for 5 ms
 		synctest.Wait()
 		slow.limited.Store(true)
-		p.send(frame(6, 0, "01234567")) // sends a ping; the server's answer is the last data that the client reads at full speed
+		p.send(frame(6, 0, "01234567")) // the server answers this ping; slow delays all reads after that of the answer
 		synctest.Wait()
 		close(leave)
 		if got := <-ended; got != 1 {

@@ -16,9 +16,8 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// The summary counts a scope that a handler creates separately from the handler's request, although
-// the scope derives from the request's context. If a server has no request, the summary counts its
-// connections.
+// A handler creates a scope from the context of its request. The summary names the guards of that
+// scope and the request separately. If a server has no request, the summary counts its connections.
 func TestSummary_CountsScopeCreatedByHandlerBesideItsRequest(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {

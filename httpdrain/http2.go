@@ -96,7 +96,7 @@ func canServeHTTP2(srv *http.Server) bool {
 	if probe.TLSConfig != nil {
 		probe.TLSConfig.NextProtos = append(slices.Clip(probe.TLSConfig.NextProtos), protoTLS)
 	}
-	err := probe.Serve(&oneConn{}) // Serve configures HTTP/2, and returns because there is no connection
+	err := probe.Serve(&oneConn{}) // Serve configures HTTP/2, and returns because the oneConn has no connection to accept
 	return errors.Is(err, net.ErrClosed) && probe.TLSNextProto[protoTLS] != nil
 }
 
@@ -148,7 +148,7 @@ func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState
 			close(h.closed)
 		}
 	}
-	additional.Serve(&oneConn{}) // Serve configures HTTP/2, and returns because there is no connection
+	additional.Serve(&oneConn{}) // Serve configures HTTP/2, and returns because the oneConn has no connection to accept
 	if serve := additional.TLSNextProto[protoPlaintext]; serve != nil {
 		// Before Go 1.27, requests have the server that is passed to serve as the value of
 		// http.ServerContextKey, and handlers must find the user's server there.
@@ -284,7 +284,7 @@ type http2Conn struct {
 	// client does not read.
 	lock       chan struct{}
 	out        wire.FrameScanner
-	announcing bool // the GOAWAY and the PING of announce are to be written as soon as the server has written a whole frame
+	announcing bool // set by announce: its GOAWAY and its PING are written as soon as the server has written the rest of its current frame
 }
 
 func newHTTP2Conn(c *conn, plain net.Conn, r io.Reader) *http2Conn {

@@ -147,8 +147,8 @@ func TestServe_PutsNoGoAwayBetweenFramesOfHeader(t *testing.T) {
 		}))
 		p := ln.dial(t)
 		p.send(preface + frame(4, 0, ""))
-		p.next(4) // read the server's settings
-		p.next(4) // read the acknowledgement of the client's settings
+		p.next(4) // skip the server's SETTINGS frame
+		p.next(4) // skip the acknowledgement of the client's SETTINGS frame
 		p.send(request2(1, "/"))
 		synctest.Wait() // the server has begun to write the header, and waits for the client to read
 		v.s.Shutdown()

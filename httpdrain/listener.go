@@ -58,13 +58,13 @@ type listener struct {
 
 	mu          sync.Mutex
 	setDeadline func(time.Time) error // the method SetDeadline of queue; nil if it has none that works
-	timer       *time.Timer           // closes the listener if Accept does not return
-	interval    time.Duration         // duration of timer
-	steps       int                   // how many times more the timer must expire before the listener is closed
+	timer       *time.Timer           // closes the listener if Accept does not return although its deadline has passed
+	interval    time.Duration         // the duration with which the field timer is set
+	steps       int                   // how many times more the field timer must expire before the listener is closed
 	accepting   bool                  // whether the server is calling Accept
 	closed      bool
 	closeErr    error
-	acceptErr   error // the error that ended Accept after the stop, unless the listener was closed
+	acceptErr   error // why Accept of queue failed after the stop; nil if it failed because the listener was closed
 }
 
 func newListener(ln net.Listener, d *drain, stop context.Context) *listener {

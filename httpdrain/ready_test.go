@@ -98,7 +98,7 @@ func TestDebug_EventStreamDoesNotDelayDrain(t *testing.T) {
 	close(leave)
 	p.answered()
 	v.drained()
-	io.Copy(io.Discard, r.Body) // Copy returns when the drain closes the connection
+	io.Copy(io.Discard, r.Body) // reads the event stream until the drain has closed its connection
 }
 
 func ExampleReady() {

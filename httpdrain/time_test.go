@@ -658,8 +658,8 @@ func TestServe_WaitsForHijackedConnections(t *testing.T) {
 }
 
 // Serve calls Shutdown of the http.Server when the server has nothing left to serve, even after
-// Force, and even if a hijacked connection is left. The drain and Work may end at the same time,
-// and then select chooses at random, so the test is repeated.
+// Force, and even if a hijacked connection is left. The test is repeated: Serve waits in a select
+// for the drain and for the end of Work, and if both have ended, select chooses at random.
 func TestServe_CallsShutdownOfServerEvenAfterForce(t *testing.T) {
 	for _, test := range []struct {
 		name     string

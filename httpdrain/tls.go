@@ -33,7 +33,7 @@ type tlsConn struct {
 // HandshakeContext is called by net/http from Go 1.27 on.
 func (c *tlsConn) HandshakeContext(ctx context.Context) error {
 	c.didHandshake = true
-	// Until its end, the drain treats the handshake like the header of a request.
+	// The drain treats a handshake that has not ended like a request whose header is incomplete.
 	c.conn.record(connEvent{kind: eventRead, data: []byte{wire.RecordHandshake}})
 	err := c.tls.HandshakeContext(ctx)
 	c.conn.record(connEvent{kind: eventWrite})

@@ -51,7 +51,7 @@ func New(s *ctxshutdown.Swansong, p Process, o Options) http.Handler {
 	return &handler{newRecorder(s, p), o}
 }
 
-// A format is a format of a response.
+// A format is one of the formats in which the handler can answer.
 type format int
 
 const (

@@ -10,7 +10,7 @@ import (
 // A stepView is an entry of the page's list of steps.
 type stepView struct {
 	Title, Note, When string
-	Left              *int64 // milliseconds until the step begins, if known
+	Left              *int64 // milliseconds until the step begins; nil if that is not known
 	State             string // state of the step: done, current, todo or skipped
 }
 
@@ -22,7 +22,8 @@ var phaseNotes = [...]string{
 	graceful.Exit:     "given up",
 }
 
-// stepViews returns the steps of the process, or of the scope if there is no process.
+// stepViews returns the list of steps for the page: the phases of the process, or the states of the
+// scope if the page has no process.
 func stepViews(now *snapshot, v *view, phase graceful.Rung) (steps []stepView) {
 	complete, running := now.state == ctxshutdown.Complete, now.state == ctxshutdown.Running
 	add := func(s step, title, note string, current, passed bool) {

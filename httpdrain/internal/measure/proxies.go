@@ -188,7 +188,8 @@ func restartBehind(p proxy, how string, clients, n int, think time.Duration) (*r
 		addrs[i] = ln.Addr().String()
 		servers[i] = serveOn(ln, how, make(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if (r.ProtoMajor == 2) != h2c {
-				w.WriteHeader(http.StatusHTTPVersionNotSupported) // the proxy is configured for the other version of HTTP
+				// The proxy has not used the version of HTTP for which it is configured.
+				w.WriteHeader(http.StatusHTTPVersionNotSupported)
 			}
 			io.Copy(w, r.Body)
 			answered[i].Add(1)

@@ -35,8 +35,8 @@ func mark(r float64, spread string) string {
 	return cell
 }
 
-// geometricMean combines the medians of all loads into one number, because the median of a single
-// load is too noisy.
+// geometricMean combines the medians of all loads, the ways in which clients send requests, into
+// one number. The median of a single load varies too much between runs.
 func geometricMean(medians []float64) float64 {
 	product := 1.0
 	for _, m := range medians {

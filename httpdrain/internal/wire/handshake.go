@@ -28,8 +28,9 @@ const (
 	RecordApplicationData  = 23
 )
 
-// Lengths of the record with the client's last handshake message in TLS 1.3: four bytes and a hash,
-// one byte for the record's type and 16 bytes for the authentication tag.
+// Lengths in bytes of the record with Finished, the client's last handshake message in TLS 1.3. The
+// record contains the header of the message (4 bytes), a hash, the type of the record (1 byte) and
+// the authentication tag (16 bytes).
 const (
 	finishedSHA256 = 4 + 32 + 1 + 16
 	finishedSHA384 = 4 + 48 + 1 + 16
