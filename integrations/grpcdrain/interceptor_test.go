@@ -172,7 +172,7 @@ func TestInterceptors_FromContextReturnsScopeOfCall(t *testing.T) {
 func TestInterceptors_RefuseCallsAfterForce(t *testing.T) {
 	eachInterceptor(t, func(t *testing.T, call func(*ctxshutdown.Swansong, context.Context, func(context.Context) error) error) {
 		s := ctxshutdown.New(t.Context())
-		g := s.Guard() // this guard takes the place of the guard that Serve holds
+		g := s.Guard() // in a program, Serve holds this guard
 		defer g.Release()
 		s.Shutdown()
 		ran := false

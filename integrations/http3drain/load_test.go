@@ -15,8 +15,8 @@ import (
 )
 
 // Clients that share a connection, and clients that have one each, send requests that cannot be
-// repeated. Each request is answered, until the client closes its connection or cannot connect
-// again.
+// repeated. Every request is answered, except for the last one of each client: it fails because the
+// client has closed the connection after a GOAWAY, or cannot connect again.
 func TestServe_LosesNoRequestUnderLoad(t *testing.T) {
 	srv := newServer(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)

@@ -28,7 +28,7 @@ type stream struct {
 	// The fields below are guarded by conn.mu.
 	hijacked  *ctxshutdown.Guard // not nil if a handler has taken the stream over
 	returned  bool               // the handler has returned
-	method    string             // empty until the header is complete
+	method    string             // empty until the header of the request has been read
 	route     string             // r.Pattern if isMatched, else the path, or the host and port of a CONNECT
 	isMatched bool
 }
@@ -86,7 +86,8 @@ func (c *conn) context(ctx context.Context, qc *quic.Conn) context.Context {
 	ctx = context.WithValue(ctx, http3.ServerContextKey, c.drain.server)
 	if f := c.drain.server.ConnContext; f != nil {
 		if ctx = f(ctx, qc); ctx == nil {
-			return nil // package http3 then panics with a message that says that ConnContext has returned nil
+			// Package http3 panics when it gets nil, with a message that names ConnContext.
+			return nil
 		}
 	}
 	return &connContext{c.drain.work, ctx}
