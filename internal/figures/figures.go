@@ -20,7 +20,8 @@ type Page struct {
 	text strings.Builder
 }
 
-// NewPage returns the page for the named file, which begins with head. The head is not printed.
+// NewPage returns a page for the named file. The file begins with head, which is not printed to
+// standard output.
 func NewPage(name, head string) *Page {
 	p := &Page{name: name}
 	p.text.WriteString(head)

@@ -46,7 +46,7 @@ func TestMasker_ChangesNothingButSecretValues(t *testing.T) {
 	}
 }
 
-// odd has characters that every encoding escapes.
+// odd contains characters that encodings must escape. Each encoding escapes some of them.
 const odd = `a'b"c d/e+f$g\h&i<j>é`
 
 func TestMasker_MasksEncodedValues(t *testing.T) {
@@ -82,7 +82,8 @@ func TestMasker_MasksEncodedValues(t *testing.T) {
 	testkit.Equal(t, "what printf %q writes", mask.New([]string{odd}).Mask(backslashes), "***")
 }
 
-// The standard libraries of other languages do not escape the same characters as that of Go.
+// The standard libraries of other languages escape other characters than Go's. The Masker finds
+// their encodings of a value, too.
 func TestMasker_MasksValuesEncodedInOtherLanguages(t *testing.T) {
 	const v = `p/w "ü😀" & (x+y)!`
 	m := mask.New([]string{v})

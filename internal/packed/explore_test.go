@@ -19,7 +19,7 @@ type thread struct {
 	next  func() (any, bool)
 	yield func(any)
 	on    any         // the operand of the next step: a counter, a mutex or the pointer to stripes
-	seen  packed.Hash // hash of everything that its steps have read, which determines its local variables
+	seen  packed.Hash // hash of all values that the thread has read; they determine its local variables
 	ended bool
 }
 
@@ -90,7 +90,7 @@ func (x *explorer) run() (fault string) {
 			w := x.newWorld()
 			return x.runSchedule(w) + packed.TraceOf(w.nodes())
 		}
-		for len(x.path) > 0 { // find the last decision that has another option
+		for len(x.path) > 0 { // find the last decision that has an option not tried yet
 			d := &x.path[len(x.path)-1]
 			if d.chosen+1 < len(d.options) && !(d.canGoOn && d.preemptions >= x.preemptions) {
 				d.chosen++

@@ -26,7 +26,7 @@ func (n *Node) link() {
 			p.mu.Unlock()
 			return
 		}
-		// The hasChildren bit keeps the parent linked from now on.
+		// While p has the bit hasChildren, p stays linked to its own parent.
 		if p.word.Or(hasChildren)&unlinked == 0 {
 			break
 		}

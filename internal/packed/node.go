@@ -31,9 +31,9 @@ type Node struct {
 	// mu guards the fields below. It is held for a few loads and stores only, never across calls of
 	// user code. It is locked from parent to child, and after sealMu.
 	mu         steps.Mutex
-	sealing    bool          // seal has listed the children; later children are sealed at once
+	sealing    bool          // seal has listed the children that it will seal; children that are linked later are sealed at once
 	reopened   bool          // a guard was acquired after n had been stopped and its last guard released
-	collisions atomic.Uint32 // time window and number of collisions; see noteCollision
+	collisions atomic.Uint32 // a time window, and the number of collisions in it; see noteCollision
 	done       chan struct{} // the open channel of Done; nil if there is none
 	children   *Node         // the ring of linked children; see push
 	linked     int           // the number of children in the ring

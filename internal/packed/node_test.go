@@ -89,8 +89,8 @@ func TestRelease_WithoutAcquisitionPanicsAndChangesNothing(t *testing.T) {
 	}
 }
 
-// Releases without an acquisition, by two goroutines, must not prevent the last valid release from
-// closing the channel.
+// Two goroutines release more often than n was acquired. The release of the last guard must
+// nevertheless close the channel of Done.
 func TestRelease_TooManyDoNotPreventCompletion(t *testing.T) {
 	root := newNode(nil)
 	n := newNode(root)

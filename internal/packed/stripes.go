@@ -74,7 +74,7 @@ const (
 	goldenRatio = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio: spreads neighbouring keys
 	rehash      = 0xd1342543de82ef95 // odd; noteCollision multiplies factor by it to change the hash
 
-	stripesPerProc = 4   // so many that goroutines that run at the same time rarely share a stripe
+	stripesPerProc = 4   // number of stripes for each processor; with four, goroutines that run at the same time rarely share a stripe
 	maxStripes     = 256 // stripes, which take 32 kB
 
 	// Collisions are counted in time windows: an old node that has seen many collisions in total

@@ -45,9 +45,10 @@ func sweep(n *packed.Node) {
 	}
 }
 
-// Two goroutines use one node, and also add to a counter of the test, on which the test counts
-// their collisions. It expects the node to have stripes only if collisions were frequent. They are
-// rare on a machine that is busy, or that does not run two goroutines at the same time.
+// Two goroutines acquire and release guards of one node. They also add to a counter, on which the
+// test counts how often they collide. The test expects the node to have stripes only if collisions
+// were frequent: they are rare on a machine that is busy, or that does not run two goroutines at
+// the same time.
 func TestStripes_AreCreatedWhenGoroutinesCollideOnCounter(t *testing.T) {
 	// want is the number of dense batches of operations after which the node must have stripes. A
 	// batch is dense if it has three times the collisions that make a node create stripes.

@@ -15,7 +15,7 @@ import (
 // processes that the leader has started.
 type container struct {
 	process *os.Process // the leader; nil if it is not a child of this process, because another process may have reused its pid
-	adopted bool        // the leader was started by an earlier program
+	adopted bool        // an earlier program has started the leader, and this program has adopted it
 	pid     int
 	start   uint64 // the leader's start time in clock ticks since boot
 	pidfd   *os.File

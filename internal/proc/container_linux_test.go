@@ -736,8 +736,9 @@ func withVariable(variable string) (pids []int) {
 	return pids
 }
 
-// If searches are slow, End sends SIGKILL earlier than Kill says, so that the searches that confirm
-// the end finish by GiveUp. The test sets the time of the slowest search.
+// After SIGKILL, End searches /proc to confirm that all processes have ended. If such searches are
+// slow, End sends SIGKILL earlier than the deadline Kill says, so that the last search ends before
+// the deadline GiveUp. The test sets how long a search has taken.
 func TestEnd_SendsSIGKILLEarlierIfSearchesForDescendantsAreSlow(t *testing.T) {
 	spec := self("ignore")
 	spec.NoCgroup = true

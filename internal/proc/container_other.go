@@ -42,7 +42,7 @@ func (c *container) signalGroup(sig syscall.Signal) {
 }
 
 // awaitExit waits for the leader, the process that Start has started, and reaps it. Package os
-// ensures that later signals do not reach a process that reuses the pid.
+// ensures that no signal sent to the leader afterwards reaches another process with the same pid.
 func (c *container) awaitExit() { c.state, c.err = c.cmd.Process.Wait() }
 
 func (c *container) reap() (*os.ProcessState, error) { return c.state, c.err }

@@ -108,8 +108,8 @@ func startOrphan(t *testing.T, kind string) proc.Adoptable {
 // markedPids returns the pids of the processes in a containment.
 func markedPids(containment proc.Containment) []int { return withVariable(containment.Mark) }
 
-// NewContainment creates nothing on the system before Make is called, so that the caller can store
-// the containment first.
+// NewContainment only chooses names, and Make creates the cgroup. Between the two calls the caller
+// can write the names to a file.
 func TestNewContainment_CreatesNothingBeforeMake(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		containment := proc.NewContainment()

@@ -47,8 +47,8 @@ func (c *container) containment() Containment { return Containment{} }
 // isAlive returns false: on this system members cannot be listed, so there are none.
 func (Member) isAlive() bool { return false }
 
-// signal and the methods after it do nothing, because on this system no member can be listed, and
-// so none exists.
+// signal and the methods below it do nothing: on this system members cannot be listed, so there are
+// none.
 func (Member) signal(syscall.Signal)                     {}
 func (Member) await(time.Time)                           {}
 func (Member) refusesSignals() bool                      { return false }

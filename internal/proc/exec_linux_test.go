@@ -62,7 +62,7 @@ func init() {
 	// that process ended.
 	roles["executed"] = func([]string) {
 		panic(proc.ServeForks(func() {
-			syscall.Kill(os.Getpid(), syscall.SIGUSR2) // sends the signal as if it had come during the exec
+			syscall.Kill(os.Getpid(), syscall.SIGUSR2) // as if another process had sent the signal during the exec
 			time.Sleep(20 * time.Millisecond)          // if the signal is not held back, it is lost now
 			usr2 := make(chan os.Signal, 1)
 			signal.Notify(usr2, syscall.SIGUSR2)

@@ -91,7 +91,7 @@ func (p *Process) NotDone() *Process {
 	return &Process{reaped: p.reaped, exit: p.exit, contain: p.contain, exited: p.exited, done: make(chan struct{}), queued: map[syscall.Signal]bool{}}
 }
 
-// SetSlowest sets how long the slowest search has taken.
+// SetSlowest makes p believe that its slowest search for members has taken the time d.
 func (p *Process) SetSlowest(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

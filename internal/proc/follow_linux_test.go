@@ -64,8 +64,8 @@ func TestFollow_SignalAndDoneApplyToChildThatReplacedFirstProcess(t *testing.T) 
 	}
 }
 
-// When the child that has taken the place of the leader, the process that Start has started, has
-// ended, the leader is ended, too.
+// After Follow, a child takes the place of the leader, the process that Start has started. When the
+// child ends, the leader is killed.
 func TestFollow_FirstProcessIsEndedAfterChildThatReplacedIt(t *testing.T) {
 	p, err := proc.Start(proc.Spec{Args: []string{"/bin/sh", "-c", "trap '' TERM; sleep 1000 </dev/null >/dev/null 2>&1 & echo $!; read forever"}, Linger: 10 * time.Millisecond})
 	if err != nil {

@@ -276,7 +276,7 @@ func TestStart_KillsOnlyProcessesThatShouldHaveDiedWithDeadProgram(t *testing.T)
 // startMarked starts a process with the given marks, which waits for its stdin to end, as another
 // user if user is not 0. It returns once the process runs its program.
 func startMarked(marks string, user uint32) (*exec.Cmd, error) {
-	cmd := exec.Command("sh", "-c", "echo ready; read line") // another user may not execute the test binary
+	cmd := exec.Command("sh", "-c", "echo ready; read line") // not the test binary, which another user may not execute
 	cmd.Env = append(os.Environ(), proc.MarkVariable+"="+marks)
 	if user != 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}

@@ -15,9 +15,10 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// A program that was executed in the place of another one ends the processes that the other one has
-// started in a containment and has not named, and removes their cgroup. It leaves alone the named
-// processes, and children outside of the containment, even if they have exited.
+// After an exec, the new program ends the processes that the old program has started in a
+// containment, except for those that the old program has named, and removes their cgroups. It
+// leaves alone the named processes, and children outside of the containment, even if they have
+// exited.
 func TestEndStrays_EndsOnlyProcessesThatCallerDoesNotName(t *testing.T) {
 	withContainments(t, func(t *testing.T, kind string) {
 		var in proc.Containment

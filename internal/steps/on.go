@@ -88,7 +88,7 @@ func (c *Counter) CompareAndSwap(before, now uint64) (swapped bool) {
 	return swapped
 }
 
-// A Mutex is a sync.Mutex that calls Before.
+// A Mutex is a sync.Mutex whose method Lock calls the function Before first.
 type Mutex struct{ mu sync.Mutex }
 
 func (m *Mutex) Lock() {
@@ -107,7 +107,7 @@ func (m *Mutex) IsLocked() bool {
 	return false
 }
 
-// A Pointer is an atomic pointer that calls Before.
+// A Pointer is an atomic pointer whose operations call the function Before first.
 type Pointer[T any] struct{ p atomic.Pointer[T] }
 
 // Peek returns the pointer. It is no step, so no other goroutine is chosen before it.

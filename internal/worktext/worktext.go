@@ -13,7 +13,8 @@ import (
 	"github.com/swansong-go/swansong/internal/ctxkey"
 )
 
-// A List contains the work that the guards of a report stand for. The zero List is empty.
+// A List says for which work, such as requests, the guards of a report are held. The zero List is
+// empty.
 type List struct {
 	// Named are the oldest requests, the oldest first. Their age is known without tracing.
 	Named []ctxkey.NamedWork

@@ -202,7 +202,7 @@ func TestServiceFile_RunsExample(t *testing.T) {
 	port := setting(read("example.socket"), "ListenStream")
 	testkit.Equal(t, "port in ExecStart", listensAt(args, "-addr"), port)
 	ln, err := net.Listen("tcp", ":"+port)
-	if err != nil { // another process uses the port
+	if err != nil { // another process uses the port of the unit, so use a free one
 		if ln, err = net.Listen("tcp", ":0"); err != nil {
 			t.Fatal(err)
 		}
