@@ -52,8 +52,9 @@ func TestLauncherDeath_NextLauncherRollsProcessesToItsConfiguration(t *testing.T
 	}
 }
 
-// Before the next launcher stops kept processes that were started with another configuration, it
-// runs its own hooks, with the environment of its own configuration.
+// The next launcher adopts kept processes that were started with an earlier configuration. Before
+// it stops them, it runs the pre-stop hooks of the present configuration, with the environment of
+// that configuration.
 func TestLauncherDeath_HooksOfAdoptedProcessesHavePresentEnvironment(t *testing.T) {
 	t.Setenv("OF_LAUNCHER", "visible")
 	g := kept(runners("web", 1))

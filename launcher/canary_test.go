@@ -19,7 +19,7 @@ import (
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// judged returns g with one canary. A shell script checks the canary every 10 ms.
+// judged returns g with rolls that begin with one canary, which a shell script checks every 10 ms.
 func judged(g launcher.GroupConfig, wait time.Duration, script string) launcher.GroupConfig {
 	g.Roll = launcher.RollConfig{Canary: 1, CanaryWait: wait,
 		Check: launcher.CanaryCheck{Command: []string{"/bin/sh", "-c", script}, Interval: 10 * time.Millisecond, Timeout: tooLong}}

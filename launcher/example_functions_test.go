@@ -179,7 +179,7 @@ func ExampleGuard() {
 		return
 	}
 	fmt.Println("guarded:", m.Ready(ctx))
-	fmt.Println("drained:", m.Shutdown().Wait(ctx)) // by then the guardian has ended, too
+	fmt.Println("drained:", m.Shutdown().Wait(ctx)) // when Wait returns nil, the guardian has ended, too
 	// Output:
 	// guarded: <nil>
 	// drained: <nil>

@@ -272,8 +272,8 @@ func newBrood(t *testing.T) brood {
 	return b
 }
 
-// alive lists the pids of the brood, in order. Zombies are left out, because they have no
-// environment.
+// alive returns the sorted pids of the processes in the brood. It does not find zombies, because
+// they have no environment.
 func (b brood) alive() (pids []int) {
 	dirs, _ := os.ReadDir("/proc")
 	for _, d := range dirs {
@@ -647,7 +647,7 @@ func TestGuardianProcess_EndsForNextLauncherWithoutWaitingForItsLock(t *testing.
 	}
 	defer dir.Close()
 	locked := make(chan error)
-	go func() { locked <- unix.Flock(int(dir.Fd()), unix.LOCK_EX) }() // returns when the launcher, which holds the lock, has ended
+	go func() { locked <- unix.Flock(int(dir.Fd()), unix.LOCK_EX) }() // Flock waits until the launcher, which holds the lock, has ended
 	first.kill()
 	if err := <-locked; err != nil {
 		t.Fatal(err)

@@ -113,7 +113,7 @@ var roles = map[string]func(args []string){
 	"later version": func([]string) {
 		serveOdd(oddity{blockedBy: []string{"work"}, unknown: "postgres://app:hunter2@db"})
 	},
-	// This process prints without end, and otherwise is a test runner.
+	// This process does what the test runner does, and in addition prints without end.
 	"noisy": func(args []string) {
 		go func() {
 			line := []byte(strings.Repeat("x", 1000) + "\n")

@@ -190,7 +190,7 @@ func TestLiveness_SilentProcessIsReplaced(t *testing.T) {
 func TestReadyReport_OfProcessMakesLauncherConnectToItAtOnce(t *testing.T) {
 	g := runners("odd", 1)
 	g.LivenessInterval, g.LivenessFailures = 500*time.Millisecond, 3
-	g.Shutdown.Poll = 30 * time.Second // gRPC tries to connect again after a tenth of Poll
+	g.Shutdown.Poll = 30 * time.Second // so gRPC by itself would try again only after 3 s, a tenth of Poll
 	h := launch(t, g).ready()
 	h.waitForAnswer("odd-1")
 	h.drainEvents()

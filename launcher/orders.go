@@ -123,8 +123,8 @@ func (r *registry) give(name string, o order) (result *controller.Result, wait f
 	return result, func(ctx context.Context) error { return o.await(g, ctx, result) }, nil
 }
 
-// accept carries out an order from now on, unless the group is stopping. An order that was accepted
-// is handed over in an upgrade.
+// accept begins to carry out an order. It returns an error if the group is stopping. If the
+// launcher is upgraded before the order has been carried out, the new launcher continues with it.
 func (g *group) accept(o order) (*controller.Result, error) {
 	g.manager.host.Gate.Enter()
 	defer g.manager.host.Gate.Leave()

@@ -233,7 +233,7 @@ func TestNotify_FollowsMainPID(t *testing.T) {
 		t.Errorf("state %v, outcome %v", st.State, st.Outcome)
 	}
 	testkit.Equal(t, "survivors", len(st.Survivors), 0)
-	// The command line of a process that has ended is empty, even before it has been reaped.
+	// The file cmdline of a process that has ended is empty, even if the process was not reaped.
 	if command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", first.PID)); len(command) > 0 {
 		t.Errorf("pid %d is alive: %q", first.PID, command)
 	}
@@ -250,8 +250,9 @@ func TestWatchdog_ReplacesSilentProcess(t *testing.T) {
 	h.waitForState("main-2", launcher.Ready)
 }
 
-// In a roll, a new process has to say that it is ready if the old ones have said so. Otherwise the
-// roll would stop the old ones for a process that has only begun to start.
+// With the protocol Auto, if the old processes have sent READY=1, a roll waits until a new process
+// has sent it, too. Otherwise the roll would stop old processes although their replacements are
+// still starting.
 func TestAuto_RollWaitsForReadyReportIfOldProcessesSentOne(t *testing.T) {
 	g := bash(t)
 	g.Command[2] = "systemd-notify --ready; touch " + awaits(t, &g) + "; exec sleep 3600"
@@ -333,7 +334,7 @@ func TestProbe_HangingCheckDoesNotDelayStop(t *testing.T) {
 	})
 	testkit.Equal(t, "outcome", h.stopAndWait("main-1").Outcome, launcher.Clean)
 	h.close()
-	// The command line of a process that has ended is empty, even before it has been reaped.
+	// The file cmdline of a process that has ended is empty, even if the process was not reaped.
 	if command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); len(command) > 0 {
 		t.Errorf("the process %d of the check is alive: %q", pid, command)
 	}

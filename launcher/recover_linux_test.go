@@ -224,8 +224,8 @@ func killBoth(t *testing.T, a *another) {
 	a.kill()
 }
 
-// freeze stops a process, and returns when all its threads have stopped. Until one of them has
-// received the signal, the others run on.
+// freeze sends SIGSTOP to a process, and returns when all its threads have stopped. The threads run
+// on until the kernel delivers the signal to one of them.
 func freeze(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {

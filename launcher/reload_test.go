@@ -641,7 +641,7 @@ func TestReload_KeepsRemovedGroupUntilRouterCallReturns(t *testing.T) {
 		case <-reloaded:
 		case <-time.After(200 * time.Millisecond): // long enough for the launcher to forget the group, if it does not wait
 		}
-		// When ctx has ended, the call of the router has timed out, and the launcher may forget the
+		// ctx ends when the call of the router times out. From then on the launcher may forget the
 		// group.
 		if _, err := h.GroupHealth("web"); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("the group is forgotten while the router is called for web-1: %w", err)

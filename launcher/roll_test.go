@@ -52,7 +52,8 @@ func revisions(h *harness, group string) map[int]int {
 	return n
 }
 
-// step returns a predicate for a RollStep event.
+// step returns a function that reports whether an event is a RollStep to the phase, with a message
+// that contains the given text.
 func step(phase, message string) func(launcher.Event) bool {
 	return func(e launcher.Event) bool {
 		return e.Kind == launcher.RollStep && e.Roll == phase && strings.Contains(e.Message, message)

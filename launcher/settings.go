@@ -82,7 +82,7 @@ const (
 // A Port is a number, or "{port}" for the port that the launcher chooses for each process.
 type Probe = spec.Probe
 
-// The parts of a [Probe].
+// The types of the fields of a [Probe].
 type (
 	HTTPGetAction   = spec.HTTPGetAction
 	HTTPHeader      = spec.HTTPHeader

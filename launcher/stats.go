@@ -21,7 +21,7 @@ type Stats struct {
 // A GroupStats counts the events of a group. Package metrics exports it to Prometheus, except for
 // ForcedAtStop and FailedAtStop.
 type GroupStats struct {
-	Starts            uint64                // number of processes that were started, or failed to start
+	Starts            uint64                // number of attempts to start a process, including those that failed
 	Restarts          uint64                // number of failures of processes after which a replacement is started
 	ReadinessFailures uint64                // number of processes that became UNHEALTHY, or ended, before they became ready
 	LivenessFailures  uint64                // number of processes that became UNHEALTHY after they had been ready

@@ -82,8 +82,9 @@ func TestRestart_SupersedesRollThatIsStuck(t *testing.T) {
 	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{3: 1})
 }
 
-// A reload to the configuration from before a roll turns the roll back. The processes that it has
-// not replaced keep running, and get their new limits.
+// During a roll, the configuration from before the roll is loaded again, with changed time limits.
+// The reload turns the roll back. The processes that the roll has not replaced yet keep running,
+// and get the changed limits.
 func TestReload_OfPreviousConfigurationDuringRollRevertsRoll(t *testing.T) {
 	h, was, over := rollsToCanary(t)
 	h.readUntil("an old process has ended", func(e launcher.Event) bool { return e.To == launcher.Complete })

@@ -363,8 +363,8 @@ func TestStatus_NamesGuardsThatBlockShutdown(t *testing.T) {
 	}
 }
 
-// The context of the drain ends at the maximum of the request, which is taken from the field in
-// milliseconds if that is set.
+// The context of the drain ends when the maximum time of the shutdown request has passed. If the
+// request has that time in milliseconds and in seconds, the field MaxShutdownMs counts.
 func TestRun_DrainContextEndsAtMaximumShutdownTime(t *testing.T) {
 	p := serve(t)
 	p.shutdown(&pb.ShutdownRequest{GracePeriodMs: 20, MaxShutdownMs: 50, MaxShutdownSeconds: 1})

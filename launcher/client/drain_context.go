@@ -7,7 +7,7 @@ import (
 
 // A drainContext is the context of a drain. Its deadline can move.
 type drainContext struct {
-	context.Context // cancelled with the cause ErrDeadline at the deadline
+	context.Context // ends at the deadline of the coordinator, with the cause ErrDeadline
 	coordinator     *ShutdownCoordinator
 }
 
@@ -20,8 +20,8 @@ func (c *ShutdownCoordinator) withDeadline(ctx context.Context, cut context.Canc
 	c.deadlineTimer = time.AfterFunc(time.Until(c.deadline), func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		// If time is left, the deadline was moved while the timer fired; setDeadline has set the
-		// timer again.
+		// If time is left until the deadline, setDeadline has moved the deadline while this timer
+		// fired, and has set the timer again.
 		if time.Until(c.deadline) <= 0 {
 			cut(ErrDeadline)
 		}

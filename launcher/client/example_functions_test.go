@@ -49,7 +49,7 @@ func ExampleServe() {
 	defer life.Close()
 	life.Readiness.Set(client.Ready, "listening")
 
-	syscall.Kill(os.Getpid(), syscall.SIGTERM) // the signal usually comes from another process
+	syscall.Kill(os.Getpid(), syscall.SIGTERM) // stands for a signal from another process, such as the launcher
 	err = life.Shutdown.Run(context.Background(), func(ctx context.Context) error {
 		fmt.Println("readiness:", life.Readiness.State())
 		return nil
@@ -141,7 +141,7 @@ func ExampleWithAddress() {
 	// READY <nil>
 }
 
-// A call that is meant for another process is refused.
+// A process refuses calls of a launcher that are meant for a process with another id.
 func ExampleWithProcessID() {
 	path, remove := exampleSocket()
 	defer remove()

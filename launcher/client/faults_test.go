@@ -66,7 +66,8 @@ func TestCheck_FailsWhenFunctionPanicsOrCallsGoexit(t *testing.T) {
 			if m := r.GetMessage(); !strings.Contains(m, "backend connected (panic: ") || !strings.Contains(m, fault.says) {
 				t.Errorf("message %q", m)
 			}
-			testkit.Equal(t, "state, checked again", p.Readiness.State(), client.Warming) // the panic must not be logged again, because checks run every second
+			// Checks run every second, so a panic that repeats must not be logged again.
+			testkit.Equal(t, "state, checked again", p.Readiness.State(), client.Warming)
 			fixed.Store(true)
 			testkit.Equal(t, "state when the check passes", p.Readiness.State(), client.Ready)
 			p.Readiness.Check(client.CheckConnected, func() bool { fault.do(); return true })

@@ -233,7 +233,7 @@ func TestParse_DefaultGracePeriodStaysWithinMaxDuration(t *testing.T) {
 	}
 }
 
-// alone returns a group with one process at a fixed port.
+// alone returns the text of a group that can have only one process, because its port is fixed.
 func alone(name string) string {
 	return "{name: " + name + ", min_healthy_instances: 0, max_surge: 0, lifecycle: {transport: tcp, address: '127.0.0.1:5000', tls: {cert_file: /a, key_file: /b, ca_file: /c}}}"
 }

@@ -103,7 +103,7 @@ func (d *decoder) document(text []byte, c *Config) bool {
 		d.failAt(root, "", "must be a mapping with process_groups in it, not %s", kindOf(root))
 		return false
 	}
-	d.lines[""] = position{root.Line, root.Column} // the position that is reported for missing top-level keys
+	d.lines[""] = position{root.Line, root.Column} // errors about missing top-level keys name this position
 	d.value(root, "", &setting{keys: configKeys}, reflect.ValueOf(c).Elem())
 	return true
 }

@@ -111,7 +111,8 @@ func ExampleParseSource() {
 	// 3 5
 }
 
-// Under systemd, the directory is RuntimeDirectory=.
+// Under systemd, the default directory of a launcher is the one that RuntimeDirectory= of its unit
+// names.
 func ExampleDefaultDir() {
 	defer os.Setenv("RUNTIME_DIRECTORY", os.Getenv("RUNTIME_DIRECTORY"))
 	os.Setenv("RUNTIME_DIRECTORY", "/run/swansong")

@@ -54,7 +54,7 @@ func TestReferencePage_DocumentsEveryKey(t *testing.T) {
 	testkit.Equal(t, "rows of the page", got, want)
 }
 
-// shown returns the text with which the reference page shows a value.
+// shown returns the text that stands for a default value on the reference page.
 func shown(v reflect.Value) string {
 	switch {
 	case v.Kind() == reflect.Map, v.Kind() == reflect.Slice && v.Len() == 0, v.Kind() == reflect.String && v.Len() == 0:

@@ -94,7 +94,7 @@ func TestCollector_HasExpectedValuesAfterKnownEvents(t *testing.T) {
 	await(t, m, events, "web", func(h launcher.Health) bool { return h.Healthy && h.Total == h.Desired })
 
 	got := gather(t, registry(t, m))
-	web2 := got["desired_processes web"] // the roll restores the configured number of web
+	web2 := got["desired_processes web"] // number of processes of web; the roll has restored the configured number
 	for key, least := range map[string]float64{"stopping_bound_seconds web": 40} {
 		if got[key] < least {
 			t.Errorf("%s is %v, want at least %v", key, got[key], least)

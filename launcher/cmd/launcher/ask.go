@@ -105,8 +105,8 @@ func ofAnother(socket string) bool {
 }
 
 // watch calls the launcher for a command that can run until the user interrupts it by ^C. If goesOn
-// is true, the command would run for ever, and ^C is not an error: it is the only way to end it,
-// and scripts test the exit code. Otherwise the call has the limit of answerTimeout.
+// is true, the command runs until ^C. Then ^C is no error, so the exit code is 0. Otherwise the
+// call has the limit of answerTimeout.
 func watch(cmd *cobra.Command, at *place, goesOn bool, f func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error) error {
 	return ask(cmd, at, goesOn, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
 		err := f(ctx, to)

@@ -68,8 +68,8 @@ func TestEvents_ShowWhatForcedProcessStillWaitedFor(t *testing.T) {
 	d.stop()
 }
 
-// An event that is no transition has no states in JSON, and a transition has both. A text that
-// looks like a key stays as it is.
+// In JSON, an event that is a transition has the keys from and to, and any other event has neither.
+// A message that contains the text of such a key is not changed.
 func TestPrintJSON_EventHasStatesOnlyIfItIsTransition(t *testing.T) {
 	const text = `"from": "PROCESS_STATE_UNSPECIFIED", `
 	for _, c := range []struct {

@@ -38,7 +38,8 @@ func gaps(r *export.Result, source *config.Source) []gap {
 	return all
 }
 
-// shown returns a gap as it is shown to people, in the form of an error of the file.
+// shown returns a gap, a setting that the target does not support, as a line for users. The line
+// has the form of an error in the configuration file.
 func (g gap) shown(file string) string {
 	return fmt.Sprintf("%s:%d:%d: %v", file, g.Line, g.Column, export.Gap{Group: g.Group, Key: g.Key, What: g.What})
 }

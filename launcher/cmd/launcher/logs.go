@@ -28,8 +28,8 @@ func logsCommand(at *place) *cobra.Command {
 			if lines < 0 {
 				return fmt.Errorf("launcher: --lines must be 0 or more, not %d", lines)
 			}
-			// The launcher keeps at most 1,000 lines of a process, so this limit cuts off no line.
-			// It keeps the conversion to int32 from overflowing.
+			// The limit 1<<20 is for the conversion to int32, which could overflow. It cuts off no
+			// line: the launcher keeps at most 1,000 lines of a process.
 			in.Lines = int32(min(lines, 1<<20))
 			return watch(cmd, at, in.Follow, func(ctx context.Context, to pb.LauncherAdminInterfaceClient) error {
 				out := &streamPrinter{cmd.OutOrStdout(), asJSON}

@@ -63,8 +63,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// copyOfThis makes this program available under another name. It is not a symbolic link: a program
-// that looks for its own path would find the target of the link.
+// copyOfThis creates a hard link to this program, or a copy of it, with another name. A symbolic
+// link would not do: a program that asks for its own path would get the target of the link.
 func copyOfThis(name string) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -107,7 +107,7 @@ type recovered struct {
 	Command string `json:"command"`
 }
 
-// newRecovery returns the output for what Recover has returned.
+// newRecovery converts the results of launcher.Recover into the output of the command recover.
 func newRecovery(found *launcher.Recovery, dry bool, err error) recovery {
 	out := recovery{StateFile: found.StateFile, DryRun: dry, SetAside: found.SetAside, Adopted: []recovered{}, Ended: []recovered{}, Listeners: found.Listeners}
 	if found.Damage != nil {

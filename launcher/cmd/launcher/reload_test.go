@@ -196,8 +196,8 @@ func TestReload_BySecondSIGHUPDoesNotWaitForFirst(t *testing.T) {
 	}
 }
 
-// The log of a reload by SIGHUP has the changes once: logged by the launcher if they were applied,
-// even if a roll then fails, and otherwise next to the error.
+// A reload by SIGHUP logs its changes once. If they were applied, the launcher logs them, even if a
+// roll fails afterwards. If the reload was refused, the command logs them next to the error.
 func TestReload_BySIGHUPLogsItsChangesOnceEvenIfItFails(t *testing.T) {
 	s := newSite(t, breaks)
 	d := s.startReady()

@@ -278,8 +278,8 @@ func serve(s *ctxshutdown.Swansong, m *launcher.Manager, out io.Writer, whenDone
 		if !upgrade.TookOver() {
 			return err
 		}
-		// A group was given up before the upgrade, which an operator has to mend; the launcher must
-		// not end because of it.
+		// The error is that of a group that was given up before the upgrade. An operator has to
+		// mend the group; the launcher must not end because of it.
 		graceful.Ready(s)
 	}
 	<-s.Done()

@@ -262,8 +262,8 @@ func TestUpgrade_IfNewProgramRefusesOldLauncherContinues(t *testing.T) {
 	testkit.Equal(t, "processes", d.status().pids(), before)
 }
 
-// A process that an upgrade keeps is in its state since the same time as before, also if it is
-// being stopped, after any number of upgrades.
+// An upgrade does not change the time since which a process is in its state. That also holds for
+// processes that are being stopped, and for several upgrades.
 func TestUpgrade_KeepsTimeSinceWhichProcessIsInItsState(t *testing.T) {
 	s := newSite(t, webFile+`  - name: hang
     command: RUNNER

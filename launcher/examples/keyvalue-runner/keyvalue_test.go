@@ -224,7 +224,7 @@ func TestKill_LosesNoAcknowledgedWrite(t *testing.T) {
 	}
 	probe := kv.client(false)
 	for range kills {
-		for range 10 { // each kill interrupts other requests
+		for range 10 { // so that each kill interrupts other requests than the kill before
 			if a, err := probe.Do(kv.ctx, "PUT", "/kv/probe", "value"); err != nil || a.Status != http.StatusNoContent {
 				t.Fatalf("%v, %+v", err, a)
 			}

@@ -31,7 +31,7 @@ type fakeLauncher struct {
 	pid     int // pid of web-1
 	uid     int // uid of web-1; -1: the launcher's user
 	ready   int // number of notifications that web-1 is ready
-	stopped int // number of orders to stop web-1
+	stopped int // how often web-1 was ordered to stop
 	events  chan *pb.Event
 }
 

@@ -43,7 +43,8 @@ func (l *limited) Close() error {
 	return l.Listener.Close()
 }
 
-// counted is a connection that frees its slot when it is closed.
+// A counted is a connection that takes one of the slots of a limited listener, and frees the slot
+// when it is closed.
 type counted struct {
 	*net.UnixConn
 	done func()

@@ -29,8 +29,9 @@ const (
 	maxConnections     = 1000 // number of connections of the processes of another user; more of them wait
 )
 
-// answerTimeout bounds the calls that are under way when the server is stopped. By then all groups
-// have ended. So the result of every order is known, and only the answer has to be sent.
+// answerTimeout bounds the time that calls have to end when the server is stopped. The server is
+// stopped when all groups have ended. So the result of every order is known then, and only the
+// answer has to be sent.
 const answerTimeout = 250 * time.Millisecond
 
 // A Server serves on the listeners that were opened before Serve.

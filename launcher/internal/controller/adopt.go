@@ -77,7 +77,7 @@ func (c *Controller) Adopt() {
 		if found.Digest != statefile.Digest(cfg) {
 			present := cfg
 			cfg = found.Config
-			// The process runs already, so only its hooks use the environment.
+			// The process runs already, so the present environment is only for its hooks.
 			cfg.PreStop, cfg.Env, cfg.ClearEnv = present.PreStop, present.Env, present.ClearEnv
 		}
 		handed, known := c.handed[found.ID]

@@ -114,7 +114,8 @@ func (c *Controller) Config() *spec.Group { return &c.revisions.Wanted().Config 
 // Source returns the Source of the launcher.Config with which the wanted configuration was loaded.
 func (c *Controller) Source() any { return c.revisions.Wanted().Source }
 
-// SetSource records that the wanted configuration was loaded again, with another Source.
+// SetSource sets the Source of the launcher.Config with which the wanted configuration was loaded
+// again.
 func (c *Controller) SetSource(source any) { c.revisions.Wanted().Source = source }
 
 // Processes returns the processes that exist, oldest first.
@@ -204,9 +205,10 @@ func (c *Controller) isUnstarted() bool {
 // isRolling reports whether a roll is under way, and not paused.
 func (c *Controller) isRolling() bool { return c.roll != nil && !c.roll.Paused() }
 
-// observeReady forgets earlier failures once a process has been ready for Restart.ResetAfter. For
-// each ready process, it calls the function again, which asks for another call at a later time, for
-// the time at which the process becomes available and for that at which failures may be forgotten.
+// observeReady forgets earlier failures once a process has been ready for Restart.ResetAfter. The
+// function again asks for another call of Reconcile at the given time. observeReady calls it with
+// two times for each ready process: when the process becomes available, and when failures may be
+// forgotten.
 func (c *Controller) observeReady(now time.Time, again func(time.Time)) {
 	cfg := c.Config()
 	for _, i := range c.instances {

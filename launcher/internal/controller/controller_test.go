@@ -84,7 +84,8 @@ func (h *host) step(took time.Duration) {
 	h.follow(took)
 }
 
-// follow lets processes that were started become ready after took, and those that were stopped end.
+// follow waits for the time took. Then processes that were started become ready, and processes that
+// were stopped end.
 func (h *host) follow(took time.Duration) {
 	time.Sleep(took)
 	for _, p := range slices.Clone(h.processes) {

@@ -37,7 +37,7 @@ const (
 	// RollDone reports that a roll has replaced all processes, or that a rollback, which a user has
 	// ordered, has replaced the new ones by processes of the earlier revision.
 	RollDone    Kind = "roll-done"
-	RollFailed  Kind = "roll-failed"  // a roll has ended without replacing all processes, or has paused
+	RollFailed  Kind = "roll-failed"  // a roll has paused, or has ended without replacing all processes
 	Ordered     Kind = "ordered"      // an operator has stopped, started or scaled a group
 	Restart     Kind = "restart"      // a process has failed and will be replaced after a pause
 	Reloaded    Kind = "reloaded"     // a configuration was applied; after launcher.Manager.Reread, one event for each change
@@ -61,7 +61,7 @@ type Event struct {
 	// Took is set for a Transition. If the process became READY, Took counts from its start,
 	// otherwise from the order to stop it; 0 if there was no order.
 	Took     time.Duration
-	WasReady bool // in a Transition: the process was READY at some time before
+	WasReady bool // set for a Transition: whether the process was READY at some time before
 	// Forced is set in the Transition in which a process ends, if it was sent SIGTERM or SIGKILL at
 	// a deadline. It is also set if the state is GONE, because the exit status is not known.
 	Forced bool

@@ -50,7 +50,7 @@ func NewHub(logger *slog.Logger, count func(Event)) *Hub {
 // log passes all events to a logger. If the logger panics, the message is lost. Only the first
 // panic is an alarm, because the logger gets the alarm, too, and may panic again.
 func (h *Hub) log(logger *slog.Logger, events <-chan Event) {
-	loggerFailed := false // whether an alarm has reported a panic of the logger
+	loggerFailed := false // whether the logger has panicked, which an alarm has reported
 	for e := range events {
 		p := callback.Call("Logger", func() { logEvent(logger, e) })
 		h.toLog.Add(-1)

@@ -32,7 +32,9 @@ var HoldTime = time.Minute
 // because the launcher can die before it has read the answer of the guardian.
 func Guard() error {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
-	if program, err := os.Executable(); err == nil { // the guardian is executed as /proc/self/exe, so without this ps would call it "exe"
+	// The guardian is executed as /proc/self/exe. Give it the name of the program: otherwise ps
+	// would show the name "exe".
+	if program, err := os.Executable(); err == nil {
 		os.WriteFile("/proc/self/comm", []byte(filepath.Base(program)), 0)
 	}
 	in := bufio.NewReader(os.Stdin)

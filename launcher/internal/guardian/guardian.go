@@ -66,7 +66,7 @@ type Config struct {
 	Unrecorded func() []proc.Containment
 
 	Report func(message string)             // called when the guardian has ended by itself, or cannot be started
-	Flush  func(stop <-chan struct{}) error // writes the state file, including the result of Adoptable
+	Flush  func(stop <-chan struct{}) error // writes the state file, with what Adoptable returns
 }
 
 // Orders are the instructions of a launcher to its guardian. They are sent as one line of JSON.

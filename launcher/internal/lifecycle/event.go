@@ -71,7 +71,7 @@ const (
 	OnLessTime                      // the launcher is being stopped, so the process may get less time: Limit
 	OnTerminate                     // the process is to be sent SIGTERM at once: Reason
 	OnForce                         // the process is to be killed at once: Reason
-	OnConfig                        // the configuration has changed: Config
+	OnConfig                        // the configuration of the group has changed; the field Config has the new one
 	OnProbe                         // a probe has reached its first verdict, success or failure, or has changed it: Probe; Err, empty after a success
 	OnNotified                      // the process has sent an sd_notify(3) message: Notification
 	OnTick                          // the time that Next has returned has come
@@ -91,7 +91,7 @@ type Action struct {
 type ActionKind int
 
 const (
-	DoAskReadiness      ActionKind = iota // call GetReadinessStatus; OnReadiness follows
+	DoAskReadiness      ActionKind = iota // call GetReadinessStatus; its answer is the event OnReadiness
 	DoRegister                            // add the process to routing
 	DoDeregister                          // remove the process from routing, run its hooks; OnDeregistered follows
 	DoLeaveRouting                        // remove the process from routing; DoRegister may follow

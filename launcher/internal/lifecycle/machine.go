@@ -76,7 +76,7 @@ type Machine struct {
 	phase     phase
 
 	callPending  bool // the launcher has called the process, and has no answer yet
-	callStale    bool // the pending call was made before the process became ready, or before it reported that it was ready
+	callStale    bool // the pending call began before the process became ready or reported that it is ready, so its answer is out of date
 	pollAt       time.Time
 	readyBy      time.Time
 	failures     int // consecutive failed liveness checks

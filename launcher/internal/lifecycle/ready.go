@@ -23,7 +23,9 @@ func (m *Machine) onReadiness(e Event) []Action {
 	if m.phase != starting && m.phase != running {
 		return nil
 	}
-	if stale && e.Readiness.GetState() != pb.ReadinessResponse_DRAINING { // a stale DRAINING still counts, because a draining process never becomes ready again
+	// An answer that is out of date is ignored, except for DRAINING: a draining process never
+	// becomes ready again.
+	if stale && e.Readiness.GetState() != pb.ReadinessResponse_DRAINING {
 		return m.tick(e.At)
 	}
 	if e.Readiness == nil {

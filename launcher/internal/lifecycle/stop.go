@@ -47,8 +47,8 @@ func (m *Machine) onStop(e Event) []Action {
 		return m.requestShutdown(e.At)
 	}
 	m.deregisterBy = m.StopAt.Add(m.cfg.LeaveBound())
-	// The time to leave routing has passed under the earlier launcher, which had decided to stop
-	// the process.
+	// If an earlier launcher decided to stop this process, the time to leave routing may have
+	// passed already.
 	if !m.deregisterBy.After(e.At) {
 		return m.requestShutdown(e.At)
 	}

@@ -59,7 +59,7 @@ func CheckNew(added spec.Group, others map[string]Set, stays func(group string) 
 	for _, l := range added.Listen {
 		a, err := address.Resolve(l.Network, l.Address)
 		if err != nil {
-			continue // Open, which is called later, returns this error
+			continue // not reported here: Open is called later, and returns this error
 		}
 		for _, name := range slices.Sorted(maps.Keys(others)) {
 			other, ok := others[name].find(a)

@@ -23,7 +23,7 @@ import (
 // listener with port 0 gets one of the others, because it can have any port.
 func Reserve(earlier statefile.State, groups []spec.Group) {
 	samePort := func(l spec.Listen, s statefile.Socket) bool {
-		// Compares without resolving host names, unlike address.Resolve.
+		// address.Parse does not resolve host names, unlike address.Resolve.
 		a, err := address.Parse(l.Network, l.Address)
 		return err == nil && a.Same(s.Resolve())
 	}

@@ -32,8 +32,8 @@ type cost struct {
 
 const idleFor = 10 * time.Second
 
-// idle starts each launcher in a process of its own, so that it can measure the memory of that
-// launcher alone.
+// idle measures launchers with different numbers of children. Each launcher is a process of its
+// own, so its memory can be measured separately.
 func idle(w io.Writer, most int) error {
 	fmt.Fprintf(w, "\n## A launcher with nothing to do\n\nThe launcher alone, without its children, over %v; it asks each child every two seconds how it is.\n\n", idleFor)
 	fmt.Fprintf(w, "| children | all READY after | memory (RSS) | CPU | goroutines | threads | open files |\n| ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")

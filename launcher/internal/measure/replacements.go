@@ -141,7 +141,7 @@ func (r *rolled) roll(ctx context.Context, m *launcher.Manager, name string) err
 			spawned[e.Process] = e.Time
 		case e.To == launcher.Ready:
 			ready = e.Time
-			if at, ok := spawned[e.Process]; ok { // a process that is not in the map was started before the roll
+			if at, ok := spawned[e.Process]; ok { // ignore processes that were started before the roll
 				r.starts = append(r.starts, e.Time.Sub(at))
 			}
 		case e.To == launcher.ShutdownRequested:

@@ -16,7 +16,8 @@ import (
 	"github.com/swansong-go/swansong/launcher"
 )
 
-// A behavior is a behavior of the test runner, with the expected outcome under default settings.
+// A behavior says how some of the measured processes behave, and how their shutdown ends with
+// default settings.
 type behavior struct {
 	share   int // number of processes with this behavior in a thousand
 	args    []string

@@ -48,7 +48,7 @@ type Identity struct {
 	report func(error)
 
 	mu       sync.Mutex
-	texts    [3][]byte // content of the files from which cert, its key and the CA were made
+	texts    [3][]byte // what the files contained when cert and others were made from them: certificate, key and CA
 	reported string    // the last error passed to the function report
 	cert     tls.Certificate
 	others   *x509.CertPool

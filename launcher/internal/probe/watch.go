@@ -13,7 +13,7 @@ import (
 type Role int
 
 const (
-	Startup   Role = iota // the other probes begin when the startup probe has succeeded; its failure ends the process
+	Startup   Role = iota // the other probes begin when the startup probe has succeeded; a failure of the startup probe ends the process
 	Readiness             // a failure keeps requests away from the process
 	Liveness              // a failure ends the process
 )

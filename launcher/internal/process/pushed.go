@@ -37,7 +37,7 @@ func (p *Process) ShutdownComplete(message, drainError string) bool {
 	return p.Send(lifecycle.Event{Kind: lifecycle.OnPushedEnd, Reason: message, DrainError: drainError})
 }
 
-// Serving records the port that the process has reported.
+// Serving handles the report of the process on which port it serves: it records the port.
 func (p *Process) Serving(ctx context.Context, port int32) error {
 	p.group.Gate.Enter()
 	err := p.conn.SetPort(port)

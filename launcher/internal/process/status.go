@@ -79,12 +79,13 @@ func (p *Process) update(m *lifecycle.Machine, before lifecycle.State, e lifecyc
 	}
 }
 
-// store stores what the state machine says. It returns the status, and whether the field stopTimes
-// or the field said has changed.
+// store copies the state of m, the state machine of the process, to the status. It returns the
+// status, and whether the field stopTimes or the field said has changed.
 //
-// Texts of the process are masked here, before others can ask for the status: a process may have a
-// secret in its message. With protocol auto, a process that became ready also records for its group
-// what it uses, and later processes of the group are expected to use the same.
+// A process may have a secret in its message, so secrets are masked here, before other goroutines
+// can ask for the status. With protocol auto, store also records for the group which protocol a
+// process uses that has become ready. Later processes of the group are expected to use the same
+// one.
 func (p *Process) store(m *lifecycle.Machine, before lifecycle.State, e lifecycle.Event) (st Status, isNew bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -25,8 +25,8 @@ func (b *BackOff) PreventsStart(now time.Time) bool { return b.GivenUp || now.Be
 // work.
 func (b *BackOff) CanEndRow(readyAt time.Time) bool { return readyAt.After(b.failedAt) }
 
-// EndRow forgets the failures: the next one is the first of a new row. It is called when a process
-// has been ready for Restart.ResetAfter.
+// EndRow forgets the failures in a row. The next failure begins a new row. EndRow is called when a
+// process has been ready for Restart.ResetAfter.
 func (b *BackOff) EndRow() { b.Failures = 0 }
 
 // Fail counts the failure of a process that became ready at this time, zero for never. It delays

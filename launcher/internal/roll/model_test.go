@@ -72,7 +72,8 @@ func explore(t *testing.T, c roll.Config, trouble int) int {
 	return len(seen)
 }
 
-// branches returns a world for each event that is possible next.
+// branches returns a copy of w for each event that is possible next. In each copy, one of the
+// events has happened.
 func (w *world) branches() (all []*world) {
 	branch := func(what func(*world)) {
 		next := w.fork()

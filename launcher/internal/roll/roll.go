@@ -118,7 +118,8 @@ func (r *Roll) Forward() bool { return r.target() == New }
 
 func (r *Roll) target() Version { return r.state.Phase.target() }
 
-// Destination returns the revision that all instances have in the end, if nothing else fails.
+// Destination returns the revision to which the roll leads now: From while it is rolled back,
+// otherwise To.
 func (r *Roll) Destination() int {
 	if r.Forward() {
 		return r.To
@@ -211,8 +212,8 @@ func (r *Roll) Failure() Failure {
 	return Failure{Cause: errors.New(r.state.Why)}
 }
 
-// ScaleDown takes into account that an instance, which v still shows, is stopped without a
-// replacement. The caller has lowered Desired by one.
+// ScaleDown adapts the roll to an order that stops the instance id without a replacement. In v the
+// instance is not stopping yet. The caller has lowered Desired by one.
 func (r *Roll) ScaleDown(c Config, v View, id string) {
 	r.state = r.state.ScaleDown(r.rules(c), r.view(v), id)
 }
@@ -269,9 +270,9 @@ func (r *Roll) Next(c Config, v View) (step Step) {
 	step.Notices = r.notices(c, seen, before)
 	switch {
 	case r.target() != before.Phase.target():
-		// The view that Next has used is that of the way forward, in which instances of earlier
-		// rolls count as old. So Next can call the rollback complete too early. The caller now
-		// calls Rollback, which judges by a new view.
+		// Next has used the view of a roll that leads to To, in which instances of earlier rolls
+		// count as old. In a rollback they are to be replaced, so Next may have found it complete
+		// too early. The caller now calls Rollback, which uses the right view.
 		step.Change = TurnsBack
 	case r.state.Phase.Ended():
 		step.Change = Ends

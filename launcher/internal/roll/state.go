@@ -79,9 +79,10 @@ func (s State) Rollback(c Config, v View, why string) State {
 	return s.restart(c, v)
 }
 
-// ScaleDown returns s after an order to stop the instance id, which v still shows, without a
-// replacement. The caller has lowered Desired by one. If the instance is one of the old ones that
-// stay in place of those given up, GivenUp falls, too.
+// ScaleDown returns s after an order that stops the instance id without a replacement. In v the
+// instance is not stopping yet. The caller has lowered Desired by one. Old instances stay where no
+// replacement could be started; if the instance is one of these, ScaleDown also lowers GivenUp by
+// one.
 func (s State) ScaleDown(c Config, v View, id string) State {
 	isOld := slices.ContainsFunc(v.Instances, func(i Instance) bool { return i.ID == id && i.Version == Old && i.Health != Stopping })
 	if isOld && count(c, v).live[Old] <= s.GivenUp { // GivenUp is at least 1 here, because the instance itself is counted

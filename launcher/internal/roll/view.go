@@ -56,7 +56,7 @@ type View struct {
 
 // A census counts instances by version.
 type census struct {
-	exist     [2]int // numbers of all instances
+	exist     [2]int // numbers of instances in any state
 	live      [2]int // numbers of instances that are not stopping
 	usable    [2]int // numbers of instances that are neither stopping nor unhealthy
 	available [2]int // numbers of instances that have been ready for MinReady

@@ -64,9 +64,9 @@ func Resolve(args []string) []string {
 	return append([]string{path}, args[1:]...)
 }
 
-// LookUp returns an error if a command cannot be started in this directory, empty for the
-// launcher's. A relative path with a separator is one below dir, as for the kernel, and a bare name
-// is looked up in the PATH of the launcher.
+// LookUp returns an error if a command cannot be started with the working directory dir. If dir is
+// empty, that is the directory of the launcher. A relative path with a separator is relative to
+// dir, as for the kernel. A name without a separator is looked up in the PATH of the launcher.
 func LookUp(command, dir string) error {
 	if dir != "" && strings.ContainsRune(command, filepath.Separator) && !filepath.IsAbs(command) {
 		command = filepath.Join(dir, command)

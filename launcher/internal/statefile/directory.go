@@ -46,7 +46,7 @@ func RemoveSockets(dir string) {
 	userdir.Remove(dir)
 }
 
-// ErrInUse is returned if another launcher runs with the directory.
+// ErrInUse is the error if another launcher holds the lock of the directory.
 var ErrInUse = errors.New("launcher: another launcher has this directory")
 
 // LockTimeout is how long a launcher waits for the lock of a directory. Two others can hold the

@@ -28,7 +28,7 @@ func GoBack(err error) error { return err }
 // GoBack returns err on this system.
 func (t *Taken) GoBack(err error) error { return err }
 
-// Done does nothing on this system.
+// Done does nothing, because this system supports no upgrade.
 func (t *Taken) Done(<-chan struct{}) {}
 
 func (t *Taken) use(fd int) *os.File { return t.files[fd] }

@@ -16,10 +16,11 @@ import (
 // The zero value has no signals and records none.
 type Signals struct{ c chan os.Signal }
 
-// CatchSignals returns Signals that get, from now on, those that stop a launcher and SIGHUP.
+// CatchSignals returns Signals that receive, from now on, SIGHUP and the signals that stop a
+// launcher.
 func CatchSignals() Signals { return Signals{early.Catch()} }
 
-// Stop ends the catching of signals. Those that were caught stay in s.
+// Stop makes s receive no further signals. Signals that it has received before stay in its channel.
 func (s Signals) Stop() { signal.Stop(s.c) }
 
 // add adds the signals in a text that take has made. It leaves out what is not a number, and

@@ -18,9 +18,9 @@ var children []proc.Adoptable
 // Children returns the processes that the program before this one had started and not reaped.
 func (t *Taken) Children() []proc.Adoptable { return children }
 
-// TookOver reports whether this program has taken over from another one, with Done. The command
-// launcher run asks, because some failures at the start end a new launcher, but must not end one
-// whose processes already serve.
+// TookOver reports whether this program has taken over from another one, which Done completes. Some
+// failures at the start end a launcher, but must not end one that has taken over processes that
+// already serve. So the command "launcher run" calls TookOver after such a failure.
 func TookOver() bool { return tookOver.Load() }
 
 // Lock returns the locked directory. The directory stays locked when one program replaces the

@@ -16,7 +16,8 @@ import (
 // Handoff is the environment variable of a program that takes over.
 const Handoff = "SWANSONG_UPGRADE"
 
-// Signals gets the signals. It is nil in a program that does not take over.
+// Signals is the channel that receives the signals from the initialization of this package on. It
+// is nil in a program that does not take over from another one.
 var Signals chan os.Signal
 
 func init() {
