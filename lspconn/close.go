@@ -152,9 +152,9 @@ func (c *Conn) closeDeadline(now time.Time) time.Time {
 	return now.Add(c.server.CloseTimeout)
 }
 
-// limitDeadline sets the deadline by which the connection is closed. If the connection is already
-// closing with a later deadline of its own, limitDeadline arranges for a Force at the time at which
-// a close with the new deadline would send SIGKILL.
+// limitDeadline sets the deadline of the close of this connection. If the connection is already
+// closing with a later deadline, limitDeadline does not change the steps of that close. Instead it
+// calls Force at the time at which a close with the new deadline would send SIGKILL.
 func (c *Conn) limitDeadline(now, deadline time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -47,7 +47,7 @@ type Conn struct {
 
 	inbox *inbox // delivers the messages of the server
 
-	stopWriting func() // makes the write loop end once the queue is empty; may be called repeatedly
+	stopWriting func() // makes the write loop end when it has written the whole queue; further calls have no effect
 	writeStop   chan struct{}
 	writeDone   chan struct{} // closed when the write loop has ended
 	writeErr    error         // the write that failed, or nil; set before writeDone is closed

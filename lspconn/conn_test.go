@@ -250,7 +250,8 @@ func callBriefly(t *testing.T, conn *lspconn.Conn, method string, params json.Ra
 	}
 }
 
-// Calls that were withdrawn before they were written are freed, however many there are.
+// A call whose context ends before its request is written is withdrawn from the queue. Withdrawn
+// calls use no memory, however many there are.
 func TestCall_WithdrawnBeforeItIsWrittenUsesNoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := startStuck(t, 4)

@@ -48,7 +48,8 @@ func TestExamples_PrintExpectedOutput(t *testing.T) {
 	testkit.Equal(t, "number of examples", len(wants), len(examples))
 }
 
-// printsComments returns the texts of the comments "Prints:" by the name of the example.
+// printsComments returns the texts after "Prints:" in the comments of the examples, by the name of
+// the example.
 func printsComments(t *testing.T) map[string]string {
 	files, err := filepath.Glob("example_*test.go")
 	if err != nil {

@@ -42,8 +42,8 @@ func (c *Conn) drainQueue(until time.Time) error {
 }
 
 // sendShutdown is the second step of closing a connection. It returns nil if the server has
-// answered shutdown. At this point, the only other goroutines that write are those that answer or
-// reject requests of the server.
+// answered shutdown. Other goroutines write at this point only to answer or reject requests of the
+// server.
 func (c *Conn) sendShutdown(until time.Time) error {
 	id, shutdown := c.newCall("shutdown")
 	written := make(chan error, 1)

@@ -71,8 +71,8 @@ func TestIdleTimeout_BeginsAnewAfterHandler(t *testing.T) {
 	})
 }
 
-// A server that takes longer than IdleTimeout to answer shutdown has its full share of the
-// deadline.
+// A server may take longer than IdleTimeout to answer shutdown: Close waits for the answer until
+// six tenths of the time to its deadline have passed.
 func TestIdleTimeout_DoesNotLimitAnswerToShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, _ := startInProcess(t, context.Background(), lspconn.Server{IdleTimeout: time.Second},

@@ -216,8 +216,8 @@ func (m *Manager) awaitReaped(ctx context.Context, c *Conn) error {
 	case <-m.scope.Done():
 		return closingError(c.server.key)
 	}
-	// Close changes the state from Failed to Closed. Its error is ignored, since it can only report
-	// a deadline that passed before the process was reaped.
+	// The connection may have the state Failed, which Close changes to Closed. Ignore the error of
+	// Close: it can only say that a deadline passed before the process was reaped.
 	c.Close(ctx)
 	return nil
 }

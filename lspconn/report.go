@@ -60,7 +60,7 @@ func (e Exit) String() string {
 // A Report describes how a connection ended.
 type Report struct {
 	Name    string
-	Key     string // the key of the connection in its Manager; empty without one
+	Key     string // the key of the connection in its Manager; empty if it has no Manager
 	Outcome Outcome
 	Exit    *Exit // the exit status; nil if the process is not known to have ended
 

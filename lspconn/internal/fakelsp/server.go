@@ -260,8 +260,9 @@ func (s *Server) breakProtocol(method string) bool {
 	return true
 }
 
-// ask sends a request to the client. If delayed is not nil, it is the id of a client request that
-// is answered with the client's response.
+// ask sends a request to the client. delayed is nil, or the id of a request of the client that has
+// no response yet. When the client answers ask, the server passes the result on as the response to
+// that request.
 func (s *Server) ask(delayed json.RawMessage) {
 	s.mu.Lock()
 	s.nextID++
