@@ -31,7 +31,7 @@ const (
 	notes = "testdata/uncovered.txt"
 )
 
-// The packages of the core, and those that use it, as folders.
+// The folders of the packages of the core, and of other packages that use the core.
 var (
 	core   = []string{"ctxshutdown", "internal/packed"}
 	others = []string{"shutdowntest", "graceful", "httpdrain", "eventloop", "lspconn", "internal/proc"}

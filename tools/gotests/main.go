@@ -54,7 +54,7 @@ type result struct{ way, pkg, test string }
 
 // A difference is why a test passes with net/http alone but not with httpdrain.
 type difference struct {
-	since string // the release of Go from which on the test differs
+	since string // the first release of Go in which the test fails with httpdrain
 	why   string
 }
 

@@ -167,7 +167,7 @@ func (s *sources) regions(dir, place string) (*source, []region, error) {
 	return src, []region{{file, 0, len(src.files[file])}}, nil
 }
 
-// A replacement is an edit whose place has been found.
+// A replacement is an edit whose old text has been found: its region, and the new lines.
 type replacement struct {
 	region
 	new []string
@@ -258,7 +258,7 @@ func codeLines(text string, isGo bool) []codeLine {
 		file := token.NewFileSet().AddFile("", -1, len(code))
 		s.Init(file, []byte(text), func(token.Position, string) {}, scanner.ScanComments)
 		for pos, tok, comment := s.Scan(); tok != token.EOF; pos, tok, comment = s.Scan() {
-			if tok != token.COMMENT || strings.HasPrefix(comment, "//go:") { // a directive counts as code
+			if tok != token.COMMENT || strings.HasPrefix(comment, "//go:") { // a directive such as //go:build counts as code
 				continue
 			}
 			for i := range len(comment) {

@@ -13,7 +13,7 @@ import (
 // A testCommand is the test that a mutant names. Mutants with the same testCommand share the
 // run that shows that the test passes without them.
 type testCommand struct {
-	pkg, run, flags string // pkg starts with ./ and is relative to the root
+	pkg, run, flags string // pkg is the folder of the package, relative to the root, such as ./eventloop
 	timeout         time.Duration
 }
 
@@ -110,7 +110,7 @@ type tableParser struct {
 	errs    []error
 
 	m    *mutant // the current entry; nil above the first entry
-	edit *edit   // the current edit; nil above the first "in:" of the entry
+	edit *edit   // the current edit; nil before the first line "in:" of the current entry
 }
 
 func (p *tableParser) errorf(line int, format string, args ...any) {
