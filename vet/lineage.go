@@ -64,7 +64,8 @@ func newLineages(pass *analysis.Pass, root inspector.Cursor) *lineages {
 				r.define(id, n.Values, i)
 			}
 		case *ast.CallExpr:
-			// ctxshutdown.Go passes its first argument, a context, to the function literal.
+			// ctxshutdown.Go calls the function literal with its own first argument, a context. So
+			// the parameter of the literal has the lineage of that argument.
 			if isNamed(callee(r.info, n), corePath, "Go") && len(n.Args) == 2 {
 				if f, ok := ast.Unparen(n.Args[1]).(*ast.FuncLit); ok {
 					if params := f.Type.Params.List; len(params) == 1 && len(params[0].Names) == 1 {

@@ -30,9 +30,9 @@ type resource struct {
 	graph    *cfg.CFG
 	def      ast.Node      // the node of graph after which the resource is held; nil: it is held from the beginning
 	vars     []*types.Var  // the resource can be released through each of these variables; none: the resource is discarded
-	ok       *types.Var    // the variable is false if there is no resource; nil: there is always a resource
+	ok       *types.Var    // this bool variable is false if the call returned no resource; nil if the call always returns one
 	declared bool          // whether the statement def declares the variables in vars
-	absentIf conditionFunc // reports whether a condition implies that there is no resource; nil: no condition does
+	absentIf conditionFunc // reports whether the outcome of a condition implies that there is no resource; nil: it never does
 
 	uses        []variableUse     // uses of the variables in vars, in source order
 	oks         []variableUse     // assignments to the variable that the field ok names
@@ -319,8 +319,8 @@ func (res *resource) follow(visit func(ast.Node)) (lost []ast.Node) {
 	return slices.Compact(lost)
 }
 
-// start returns the place from which the resource is held: a block of the control-flow graph, and
-// the index of a node in the block. The block is nil if def cannot be reached.
+// start returns the place in the control-flow graph from which on the resource is held: a block,
+// and the index of a node in the block. The block is nil if def cannot be reached.
 func (res *resource) start() (*cfg.Block, int) {
 	if res.def == nil {
 		return res.graph.Blocks[0], 0
