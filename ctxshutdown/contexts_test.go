@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// tier says what ends a context.
+// A tier is a kind of context, by what ends it.
 type tier int
 
 const (

@@ -321,8 +321,8 @@ func (h *history) step(program []byte) []byte {
 		h.settle()
 		h.compare(i)
 	}
-	// After an ancestor context has ended, a goroutine of package context updates the scopes that
-	// watch it. Wait for that goroutine.
+	// If a context has ended, package context may still be ending the contexts of the scopes below
+	// it, on another goroutine. Wait until that is done.
 	synctest.Wait()
 	h.settle()
 	return program[2:]

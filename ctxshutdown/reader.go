@@ -222,8 +222,9 @@ func (r *Reader) WriteTo(w io.Writer) (n int64, err error) {
 		n, err = io.Copy(w, readerFunc(r.Read))
 	}
 	if isRefusedUnread(w, err) && r.ctx.Err() != nil {
-		// The contexts of the Reader and of the Writer w have both ended, and w has checked its
-		// context first. No byte was lost, so the copy was stopped and has not failed.
+		// The contexts of the Reader and of the Writer w have both ended, and w has refused before
+		// it has taken anything. So no byte was lost, and the copy counts as stopped, not as
+		// failed.
 		err = r.checkOpen()
 	}
 	switch err {

@@ -150,8 +150,8 @@ func TestTrace_LogsReleasesAfterForceOrAbandonedDrain(t *testing.T) {
 	}
 }
 
-// The next guard reuses the record of a released guard. A report still lists each guard that is
-// held with its own site.
+// When a guard has been released, the next guard of the scope uses its record again. A report still
+// lists each guard that is held with the line that acquired it.
 func TestTrace_ReportsGuardsInAnyOrderOfRelease(t *testing.T) {
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithTrace())
 	for range 2 {
