@@ -23,7 +23,7 @@ func (c *readCounter) Read(b []byte) (int, error) {
 
 // A request on h2c takes one read of the connection. net/http reads the header of a frame and the
 // rest of it separately, so without a buffer it would take two.
-func TestServe_ReadsRequestOnH2CAtOnce(t *testing.T) {
+func TestServe_ReadsRequestOnH2CInOneRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln := listenInMemory()
 		v := startOn(t, ln, plain2(ok))
