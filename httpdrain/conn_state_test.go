@@ -327,7 +327,7 @@ func (r *reachable) do(t *testing.T, todo connActions, path string) connActions 
 	return todo
 }
 
-// check reports the invariants of a connection that r violates.
+// check fails the test for each invariant that does not hold for the state of the connection in r.
 func (r *reachable) check(t *testing.T, todo connActions, path string) {
 	t.Helper()
 	s := &r.state

@@ -25,8 +25,9 @@ const (
 	// drain noticeably longer, and a drain that lasts for hours uses little processor time.
 	minCheckInterval = time.Millisecond
 	maxCheckInterval = 50 * time.Millisecond
-	// If there are very many hijacked connections, the sockets are checked less often during the
-	// drain: the goroutine waits this many times as long as the last check took.
+	// After each check of the sockets, the goroutine waits at least checkPause times as long as the
+	// check took. So if there are very many hijacked connections, the sockets are checked less
+	// often.
 	checkPause = 10
 )
 

@@ -60,7 +60,7 @@ func TestServe_ServesTLSListenerAsNetHTTPDoes(t *testing.T) {
 				return ctx
 			}
 			v := startOn(t, ln, srv)
-			secure := &http.Server{TLSConfig: &tls.Config{}} // tells newAgent to use TLS
+			secure := &http.Server{TLSConfig: &tls.Config{}} // with a TLSConfig, newAgent uses TLS
 			idle, slow, unused := newAgent(t, v, secure, proto), newAgent(t, v, secure, proto), dial(t, v.addr)
 			if b := idle.get("/", proto); b != "ok" {
 				t.Errorf("read %q", b)

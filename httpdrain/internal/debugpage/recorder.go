@@ -79,7 +79,7 @@ type recorder struct {
 	mu        sync.Mutex
 	last      *snapshot
 	seed      maphash.Seed
-	sum       uint64        // fingerprint of the last snapshot
+	sum       uint64        // hash of the last snapshot, to find out whether the next one differs
 	cost      time.Duration // how long the last snapshot took
 	since     map[[2]string]time.Time
 	atStop    map[string]int

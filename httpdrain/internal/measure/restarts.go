@@ -72,8 +72,8 @@ func restartProcess(w io.Writer, restarts int) error {
 	return nil
 }
 
-// restartUnderLoad returns what the clients have seen, and how many processes ended with each exit
-// code.
+// restartUnderLoad restarts the server at addr while clients send requests. It returns the outcomes
+// of these requests, and how many processes ended with each exit code.
 func restartUnderLoad(addr string, files []*os.File, restarts int) (t *tally, codes map[int]int, err error) {
 	t, codes = new(tally), map[int]int{}
 	var ended atomic.Bool
