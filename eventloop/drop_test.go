@@ -55,7 +55,8 @@ var droppers = map[string]func(app *ctxshutdown.Swansong) <-chan struct{}{
 		l := eventloop.New(app, eventloop.WithName("ledger"))
 		l.Start()
 		for range 1000 {
-			l.Post(func() { l.Counts() }) // this callback refers to the Loop until it has run
+			// until it has run, this callback keeps the Loop from being collected
+			l.Post(func() { l.Counts() })
 		}
 		l.After(time.Millisecond, func() {})
 		pool := eventloop.NewPool(app, 1)

@@ -51,7 +51,7 @@ type inbox struct {
 	wakeRequested bool   // the loop must check its timers and its state
 	waiters       waitList[func()]
 	idleWaiters   []chan bool // each receives an answer the next time that the loop has nothing to run; see idle
-	running       string      // the kind of function that is running, unless it is a callback; see Counts.In
+	running       string      // the kind of the running function, "" for a callback; see Counts.In
 
 	offloads, handles counter // count the offloads that are running and the handles that are held
 

@@ -37,7 +37,8 @@ func TestWaits_InCallbacksReturnErrInCallback(t *testing.T) {
 					for l.Post(nop) {
 					}
 					for !p.Submit(func() { <-end }) {
-						runtime.Gosched() // there is room once the worker has counted the offload as finished
+						// the pool has room when the worker has counted the offload as finished
+						runtime.Gosched()
 					}
 					eventloop.Async(l, time.Hour, func(_ context.Context, c func(int, error)) { go func() { <-end; c(1, nil) }() }, func(int, error) {})
 					testkit.ErrorIs(t, "Quiesce", l.Quiesce(time.Hour), eventloop.ErrInCallback)

@@ -195,7 +195,7 @@ func (l *loop) beginStop() {
 	if changed {
 		l.box.wake()
 	}
-	// If the loop has been started, its goroutine or the method begin releases l.guard.
+	// A loop that was never started has no goroutine that would release l.guard at the end.
 	if changed && from == Idle {
 		l.guard.Release()
 	}

@@ -345,8 +345,8 @@ func TestQuiesce_WaitsForHandleCreatedDuringCall(t *testing.T) {
 	})
 }
 
-// An offload has timed out, and its work returns before its completion is queued. Quiesce waits for
-// that completion.
+// The work of an offload may return after its time-out and before its completion is queued. Quiesce
+// still waits for that completion.
 func TestQuiesce_WaitsForCompletionOfTimedOutOffload(t *testing.T) {
 	l, p := startLoop(t), newPool(t, 2)
 	for range 2_000 {

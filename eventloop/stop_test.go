@@ -292,7 +292,7 @@ func TestStop_OfParentScopeStopsLoop(t *testing.T) {
 // and then another goroutine cancels the timers and triggers the handle. With many timers this
 // takes a while, during which the loop must not end.
 func TestStop_LoopEndsAfterTimersAreCancelledAndHandleTriggered(t *testing.T) {
-	// Cancelling this many timers takes so long that the loop could end first.
+	// It takes long to cancel so many timers: a loop that does not wait for this ends before.
 	const timers = 50_000
 	for range 30 {
 		app := ctxshutdown.New(context.Background())
