@@ -26,9 +26,9 @@ type Process struct {
 	watchers        []*watcher
 	blockers        *ctxshutdown.GuardReport // the guards held before the latest change of the phase to Hard or Exit
 	callbackPanic   *PanicError              // the first panic of a callback
-	panicTaken      bool                     // takePanic was called, so Run does not raise a later panic
+	panicTaken      bool                     // Run has called takePanic, and raises no later panic
 	loopPanics      []*PanicError            // the panics that have stopped an event loop or a pool
-	loopPanicsTaken bool                     // takeLoopPanics was called, so Run does not return a later panic
+	loopPanicsTaken bool                     // Run has called takeLoopPanics; it returns no later one
 	logged          []<-chan struct{}        // for each panic that Run logs at once, a channel that is closed when it has been logged
 }
 

@@ -212,7 +212,8 @@ func (r *run) nextEvent(in *inputs, timer <-chan time.Time) (e event, ok bool) {
 // guard earlier and no other guard were held, the scope would be complete before the hooks have
 // run.
 func (r *run) start() {
-	d := &ctxkey.WorkDescriber{Describe: func(int) ctxkey.Work { return ctxkey.Work{} }} // reports do not count f as work, because f waits for the work
+	// the guard of f is left out of reports, because f waits for the work that they list
+	d := &ctxkey.WorkDescriber{Describe: func(int) ctxkey.Work { return ctxkey.Work{} }}
 	r.main, _ = ctxshutdown.WithCancel(context.WithValue(r.scope.Work(), ctxkey.Describer{}, d), ctxshutdown.WithName("main"))
 	d.Scope = r.main
 	r.main.Go(func(context.Context) {

@@ -352,7 +352,8 @@ func TestRun_EachSignalStartsNextPhase(t *testing.T) {
 					}
 					if after > before {
 						p.signal(next)
-						next = os.Interrupt // a second SIGTERM or SIGHUP would not count within a second
+						// within a second, SIGTERM or SIGHUP would count as repeated
+						next = os.Interrupt
 					}
 				}
 				testkit.Equal(t, "exit code", p.awaitExit(), test.code)

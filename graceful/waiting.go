@@ -30,7 +30,8 @@ type waitReporter struct {
 	stopped  bool
 }
 
-// start begins the reports. Only the first call has an effect.
+// start starts the timer for the first report on what the drain waits for. Only the first call has
+// an effect.
 func (w *waitReporter) start() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
