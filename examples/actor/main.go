@@ -63,7 +63,7 @@ func serve(s *ctxshutdown.Swansong, in io.Reader, p *printer, l *ledger) error {
 	l.loop, l.pool, l.cents = loop, pool, map[string]int64{}
 	input := ctxshutdown.NewReader(s, in, ctxshutdown.Detached())
 	defer input.Close()
-	var pending sync.WaitGroup // counts the commands until they are answered
+	var pending sync.WaitGroup // number of commands that have not been answered
 	for lines := bufio.NewScanner(input); lines.Scan(); {
 		pending.Add(1)
 		l.execute(lines.Text(), func(answer string) { p.printf("%s\n", answer); pending.Done() })

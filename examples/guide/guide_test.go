@@ -262,6 +262,8 @@ func TestProductionStep_ServesRequestsDuringLameDuckPhase(t *testing.T) {
 	}
 	testkit.Equal(t, "GET /hello", <-p.send("GET", "/hello", ""), response{200, "hello\n"})
 	testkit.Equal(t, "GET /livez", <-admin.send("GET", "/livez", ""), response{200, "live\n"})
-	p.cmd.Process.Signal(os.Interrupt) // ends the lame duck of 24 hours; a second SIGTERM within a second would not count
+	// ends the lame duck of 24 hours; within a second, another SIGTERM would be ignored as a
+	// repetition
+	p.cmd.Process.Signal(os.Interrupt)
 	p.wait(0, "no longer ready", "draining", "drained")
 }
