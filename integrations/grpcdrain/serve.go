@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// handshakeLimit is how long handshakes may take after the stop. It is not 0 because a client
-	// may send a call together with the last bytes of its handshake.
+	// handshakeLimit is the time that handshakes get after the stop. They are not cut off at the
+	// stop, because a client may send a call together with the last bytes of its handshake.
 	handshakeLimit = 250 * time.Millisecond
 	// answerLimit is how long a handler whose context was cancelled may take to answer its client.
 	answerLimit = 100 * time.Millisecond

@@ -120,8 +120,8 @@ func (d *drain) follow() {
 }
 
 func (d *drain) begin() {
-	// The parent context has the values of the scope, such as the span of the program, but is not
-	// cancelled with the scope.
+	// WithoutCancel keeps the values of the scope, such as the span of the program, and the context
+	// does not end with the scope.
 	_, span := d.tracer.Start(context.WithoutCancel(d.scope), "swansong.drain")
 	d.mu.Lock()
 	defer d.mu.Unlock()
