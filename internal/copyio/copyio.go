@@ -56,8 +56,8 @@ func (w *errorTracker) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Pieces is like Transfer, but copies in pieces of pieceSize bytes. It calls the function check
-// before each piece, and ends if check returns an error. It reads no more than it writes.
+// Pieces copies like Transfer, but in pieces of pieceSize bytes. It calls the function check before
+// each piece, and ends if check returns an error. It reads no more than it writes.
 func Pieces(dst io.Writer, src io.Reader, check func() error) (n int64, err error, dstFailed bool) {
 	all, ok := src.(*io.LimitedReader)
 	if !ok {

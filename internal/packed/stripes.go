@@ -111,8 +111,8 @@ func (s *stripes) index(stack uintptr) uint64 {
 	return uint64(stack>>11) * s.factor.Load() >> (s.shift & 63)
 }
 
-// epoch is the start of the first time window. A synctest bubble has a different clock, which does
-// no harm: only whether the window has changed matters.
+// epoch is the start of the first time window. A synctest bubble has a different clock. That does
+// no harm, because noteCollision only checks whether the number of the window has changed.
 var epoch = time.Now()
 
 // noteCollision records that another goroutine has changed a counter of n within the few

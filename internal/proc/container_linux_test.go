@@ -74,8 +74,8 @@ func init() {
 	if strings.HasPrefix(os.Getenv(asRole), "headless") {
 		runtime.LockOSThread() // keeps the main goroutine on the main thread
 	}
-	// The role "headless" ends the main thread and runs on in another thread, in the role of its
-	// argument, or else "hidden".
+	// The role "headless" ends the main thread. Another thread runs on, in the role args[0], or in
+	// the role "hidden" if there is no argument.
 	roles["headless"] = func(args []string) {
 		go func() {
 			for stateOf("self/task/"+strconv.Itoa(os.Getpid())) != "Z" {
@@ -408,9 +408,9 @@ func TestProcess_EndsDescendantFoundOnceThatLaterSearchesMiss(t *testing.T) {
 	})
 }
 
-// After Kill, a member that only a later search finds is also killed at once: the waiter does not
-// wait for a process that has not received SIGKILL. The test uses a process that no search can
-// find.
+// A search that begins after Kill may find another member. It is killed at once, and not only after
+// a time in which it could end by itself. The test adds a process that no search can find, in place
+// of a search.
 func TestKill_AlsoKillsDescendantThatOnlyLaterSearchFinds(t *testing.T) {
 	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
 		spec, started, other := contain(self("wait")), make(chan *proc.Process, 1), start(t, self("wait"))

@@ -25,8 +25,8 @@ var older struct {
 	until time.Time
 }
 
-// adopting is set once this program uses containers that it has not started. Their members can be
-// older than this program.
+// adopting is set once this program uses containers that another program has started. Their members
+// can be older than this program.
 var adopting atomic.Bool
 
 // processes returns the processes in /proc. It omits those that are older than this program if the
@@ -76,7 +76,8 @@ func stat(pid int) (m Member, ok bool) {
 	if err != nil {
 		return m, false
 	}
-	var buffer [1024]byte // a line has about 300 bytes; the fields that are needed are in its first half
+	// The file has about 300 bytes. The fields that are needed are in its first half.
+	var buffer [1024]byte
 	n, err := read(fd, buffer[:])
 	syscall.Close(fd)
 	text := buffer[:max(n, 0)]

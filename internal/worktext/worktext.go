@@ -22,7 +22,7 @@ type List struct {
 	Nameable int
 
 	kinds   map[kind]int     // the numbers of requests, jobs and so on
-	waiting map[kind]int     // guards of code that only waits for other guards; listed if no other guard is held
+	waiting map[kind]int     // guards that only wait for others; named if no others are held
 	traced  ctxkey.NamedWork // the oldest guard that AddTraced was given
 }
 

@@ -31,7 +31,7 @@ func buildExample(t *testing.T) (path string) {
 	return path
 }
 
-// A process is the example program, started as a manifest or a unit says.
+// A process runs the example program in the way that a manifest or a unit file says.
 type process struct {
 	*testing.T
 	cmd         *exec.Cmd
