@@ -55,7 +55,7 @@ func TestRun_ReportsInvalidFileByLineAndKey(t *testing.T) {
 		{"a script without an interpreter", web + "  - name: script\n    command: DIR/script\n    restart_policy: {initial_backoff: 1ms, crash_loop_limit: 1}\n",
 			":7:5: process_groups[1].command: given up after a failure; the last: script-1: "},
 
-		// These errors are found only after processes have started.
+		// The following errors are found only after processes have started.
 		{"a process that is never ready", web + `  - name: late
     protocol: grpc
     command: RUNNER
@@ -105,8 +105,8 @@ func TestRun_ReportsInvalidFileByLineAndKey(t *testing.T) {
 	}
 }
 
-// An error that comes while the launcher runs names the line in the file as it is then, not as it
-// was at the start.
+// The file is changed and loaded again while the launcher runs. A later error names the line in the
+// changed file.
 func TestRun_ErrorNamesLineInFileThatWasChangedMeanwhile(t *testing.T) {
 	const file = "state_dir: STATE\nprocess_groups:\n  - {name: web, protocol: grpc, restart_policy: never, command: sh, args: [-c, 'echo up; until [ -e DIR/go ]; do sleep 0.01; done; exit 3']}\n"
 	s := newSite(t, file)

@@ -289,8 +289,8 @@ func (r *relay) Reload(ctx context.Context, in *pb.ReloadRequest) (*pb.ReloadRes
 	return out, err
 }
 
-// afterPreview returns a directory with the socket of a relay to the launcher, which calls f before
-// it answers a dry run.
+// afterPreview starts a relay that passes calls on to the launcher. The relay calls f before it
+// answers a dry run. afterPreview returns the directory with the socket of the relay.
 func (s *site) afterPreview(f func() error) (dir string) {
 	s.t.Helper()
 	to, conn, err := launcher.Dial(filepath.Join(s.dir, "s"))

@@ -119,8 +119,8 @@ func confirm(ctx context.Context, to pb.LauncherAdminInterfaceClient, id string)
 
 // upgradeCheckCommand answers a launcher that asks whether this program could take over from it.
 //
-// It parses the arguments of that launcher as this program would, and runs its command run with a
-// context that stops it before it starts anything. So flags that this version does not have are
+// It parses the arguments of that launcher, and runs the command run with them, under a context
+// that stops the command before it starts anything. So flags that this version does not have are
 // found before the upgrade and not after it.
 func upgradeCheckCommand() *cobra.Command {
 	var metricsNow string
