@@ -122,7 +122,8 @@ func (a Address) Overlaps(b Address) bool {
 	return a.v4 && b.v4 || a.v6 && b.v6
 }
 
-// covers reports whether a is every address of all families to which the name may resolve.
+// covers reports whether a stands for all addresses of the machine, in each address family that
+// name may resolve to.
 func (a Address) covers(name Address) bool {
 	return !a.ip.IsValid() && (a.v4 || !name.v4) && (a.v6 || !name.v6)
 }

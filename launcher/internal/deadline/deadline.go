@@ -87,10 +87,10 @@ func (d *Total) Remaining(t time.Duration) time.Duration {
 	return min(t, time.Until(terminateAt(began, total)))
 }
 
-// Enforce waits for a stop of all groups. When the stop begins and there is a deadline, it calls
-// the function begun with the time of the call of terminate. When the deadline comes near, it calls
-// the function terminate, which sends SIGTERM, and then forces the scope. It returns when it has
-// forced the scope, or when all groups have ended.
+// Enforce waits until all groups are told to stop. If there is a deadline, it then calls the
+// function begun with the time at which it will call terminate. When the deadline comes near, it
+// calls the function terminate, which sends SIGTERM, and then forces the scope. It returns when it
+// has forced the scope, or when all groups have ended.
 func (d *Total) Enforce(begun func(terminateAt time.Time), terminate func(reason string)) {
 	complete := d.Scope.Completion().Done()
 	select {

@@ -220,8 +220,8 @@ func tell(pipe *os.File, line string) {
 	io.WriteString(pipe, "\n"+line+"\n")
 }
 
-// Adoptable returns what the state file has to contain about the guardian. It returns nothing for a
-// nil Guardian.
+// Adoptable returns the entries by which the next launcher finds the guardian in the state file. It
+// returns nothing for a nil Guardian.
 func (g *Guardian) Adoptable() []proc.Adoptable {
 	if g == nil {
 		return nil

@@ -27,12 +27,12 @@ import (
 
 // A ControlPlane is a running control plane of Kubernetes.
 type ControlPlane struct {
-	Config *rest.Config // lets clients connect with all permissions
+	Config *rest.Config // for clients, which get all permissions
 	Client *kubernetes.Clientset
 }
 
-// Version returns the version of Kubernetes that this program was built with. The server does not
-// know it, because release builds set it by the linker.
+// Version returns the version of Kubernetes that this program was built with. The server cannot
+// tell it: only the release builds of Kubernetes set its version, by the linker.
 func Version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {

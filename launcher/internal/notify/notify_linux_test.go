@@ -87,7 +87,8 @@ func TestSocket_HandlesMessagesInOrderAndDropsLongOnes(t *testing.T) {
 	}
 }
 
-// Drain returns although the process sends a message for each one that is handled.
+// Whenever a message of the process has been handled, the process sends another one. Drain still
+// returns.
 func TestSocket_DrainReturnsWhileMessagesKeepComing(t *testing.T) {
 	path, handled := filepath.Join(t.TempDir(), "n"), 0
 	s, err := notify.Listen(path, nil, open{}, func(int) bool { return true }, func(notify.Message) {

@@ -44,7 +44,7 @@ type File struct {
 	size      int64
 	checkedAt time.Time // when file was last compared with the file at path
 	err       error     // the last error of a write
-	failed    int       // lines lost to errors since the last successful write
+	failed    int       // number of lines that were lost since the last successful write
 	torn      bool      // a part of the last lost line is in the file
 
 	onError    func(error)

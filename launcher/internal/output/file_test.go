@@ -136,7 +136,7 @@ func TestFile_DropsLinesWhileDiskIsBlocked(t *testing.T) {
 	if err, want := f.Close(time.Millisecond), "output: "+path+": the disk did not take the last lines within 1ms"; err == nil || err.Error() != want {
 		t.Errorf("Close: %v, want %s", err, want)
 	}
-	// When the test reads the pipe, the writer can end.
+	// Read the pipe from now on, so that the blocked writer can end.
 	go func() {
 		buf := make([]byte, 1<<16)
 		for {

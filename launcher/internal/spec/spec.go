@@ -47,7 +47,7 @@ type Group struct {
 	ClearEnv bool `json:",omitempty"` // the processes do not get the launcher's environment
 
 	User      string   `json:",omitempty"` // name or id; empty: the launcher's user
-	UserGroup string   `json:",omitempty"` // name or id; empty: that of User
+	UserGroup string   `json:",omitempty"` // name or id; empty: the group of User
 	Rlimits   []Rlimit `json:",omitempty"`
 	Limits    Limits   `json:",omitzero"`
 

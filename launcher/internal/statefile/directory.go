@@ -19,8 +19,8 @@ func Path(dir string) string { return filepath.Join(dir, "state.json") }
 // SocketIn returns the path of the launcher's own socket.
 func SocketIn(dir string) string { return filepath.Join(dir, "launcher.sock") }
 
-// Suffixes of the names of a process's sockets. The names of its pipes end in one of
-// [output.Streams].
+// A socket of a process has the id of the process and one of these suffixes in its name. The names
+// of its pipes end in one of [output.Streams].
 const (
 	LifecycleSocket = "sock" // the socket of the lifecycle service
 	NotifySocket    = "note" // the socket for sd_notify(3) messages

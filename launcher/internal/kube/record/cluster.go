@@ -87,7 +87,7 @@ func (c *cluster) objectsOf(name string) *objects {
 	return all
 }
 
-// The versions of a Deployment are told apart by the image of its pods.
+// names are the images of pods. The image of a pod shows which version of its Deployment it has.
 var names = [3]string{"old", "new", "newer"}
 
 func versionOf(s corev1.PodSpec) int {
