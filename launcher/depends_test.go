@@ -70,7 +70,7 @@ func TestConditions_FailedJobDoesNotCountAsCompleted(t *testing.T) {
 		"launcher: group \"web\" did not start: it waits until group \"migrate\" is completed, but \"migrate\" has finished and will not be completed")
 }
 
-// A service cannot complete, so no group can wait for that.
+// A group cannot wait until a service is completed: only jobs complete.
 func TestConditions_CompletedIsRefusedForDependencyThatIsNoJob(t *testing.T) {
 	db, web := plainGroup("db", 1), plainGroup("web", 1)
 	web.DependsOn, web.Conditions = []string{"db"}, map[string]launcher.Condition{"db": launcher.IsCompleted}

@@ -979,8 +979,8 @@ func TestLauncherDeath_OutputIsReadWhileNoLauncherRuns(t *testing.T) {
 	testkit.Equal(t, "last lines", bytes.Count(text, []byte("web-1 out | all of it")), 1)
 }
 
-// The guardian masks the secrets that its launcher knew, and the next launcher those of adopted
-// processes. They are not in the state file.
+// While no launcher runs, the guardian masks the secrets that its launcher knew. The next launcher
+// masks those of the processes that it adopts. The state file does not contain these secrets.
 func TestLauncherDeath_OutputIsMaskedWhileNoLauncherRuns(t *testing.T) {
 	text := printedUnseen(t, "TOKEN="+strings.Repeat("x", 90))
 	testkit.Equal(t, "lines", bytes.Count(text, []byte("web-1 out | ***xxxxxxxxx\n")), 0)

@@ -111,7 +111,8 @@ type order struct {
 	await func(g *group, ctx context.Context, r *controller.Result) error
 }
 
-// give gives a group an order, and returns its result with a function that waits for it.
+// give gives an order to the group with this name. It returns the result of the order, and a
+// function that waits until the order has been carried out.
 func (r *registry) give(name string, o order) (result *controller.Result, wait func(context.Context) error, err error) {
 	g, err := r.group(name)
 	if err != nil {
@@ -194,8 +195,8 @@ func rollTo(cfg spec.Group, reason string) order {
 	}, (*group).awaitRoll}
 }
 
-// restart is the order to roll the group to the configuration that it has when the order is
-// accepted, so that it undoes no reload.
+// restart is the order to roll a group to the configuration that the group has when it accepts the
+// order. So a restart does not undo a reload that came before it.
 func restart(reason string) order {
 	return order{func(g *group) (*controller.Result, error) { return g.controller.Restart(reason) }, (*group).awaitRoll}
 }

@@ -155,8 +155,8 @@ func TestSignal_FirstRequestsShutdownAndSecondCancelsDrain(t *testing.T) {
 	testkit.Equal(t, "state", p.status().GetState(), pb.ShutdownStatus_SHUTDOWN_BLOCKED)
 }
 
-// A signal has no time limits. If the environment says when the process will be killed, the maximum
-// is shortly before that.
+// A signal, unlike a request of a launcher, contains no time limits. If the environment says when
+// the process will be killed, the maximum of the drain is shortly before that.
 func TestSignal_LimitsDrainToTerminationGracePeriod(t *testing.T) {
 	limits := client.WithLimits(time.Second, 7*time.Second)
 	for _, c := range []struct {

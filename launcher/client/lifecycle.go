@@ -356,8 +356,8 @@ func (l *Lifecycle) close() {
 	signal.Stop(l.signals)
 	close(l.signals)
 	close(l.closing)
-	// refreshReadiness can start further notifications of the launcher until it has returned, so
-	// Close waits for its return before it waits for the notifications.
+	// Until refreshReadiness has returned, it may start further goroutines that notify the
+	// launcher. So wait for its return before waiting for these goroutines.
 	<-l.refreshed
 	l.pushes.Wait()
 	if l.server != nil {

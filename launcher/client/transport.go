@@ -91,7 +91,7 @@ func (l *Lifecycle) listen() (ln net.Listener, creds credentials.TransportCreden
 // one.
 func (l *Lifecycle) reportPort(port int) error {
 	if l.launcher == nil {
-		return nil // without a launcher, the program reads the port from Addr
+		return nil // there is no launcher to notify; the program can read the port from Addr
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), portTimeout)
 	defer cancel()

@@ -126,7 +126,7 @@ func ExampleNomad() {
 	// "Driver": "docker",
 }
 
-// The files are written to a directory of systemd.
+// Systemd returns unit files. Here they are written to a directory that stands for that of systemd.
 func ExampleSystemd() {
 	r, err := export.Systemd(store())
 	if err != nil {

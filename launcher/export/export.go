@@ -210,7 +210,8 @@ func (g group) arguments() []string {
 	return args
 }
 
-// mentions reports whether the command, an argument or a variable contains the placeholder.
+// mentions reports whether a placeholder such as {dir} is in the command, an argument or a variable
+// of the group.
 func (g group) mentions(placeholder string) bool {
 	return contains(slices.Concat(g.Command, g.Env), placeholder)
 }

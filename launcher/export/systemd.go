@@ -291,7 +291,8 @@ func named(s string) string { return strings.ReplaceAll(s, "{id}", "%p-%i") }
 // commandLine returns a command line for systemd, which splits it at white space, and expands $ and
 // %. The launcher does neither, so what means something to systemd is escaped.
 func commandLine(command string, args []string) string {
-	words := []string{specifiers(quote(command))} // systemd does not expand $ in the first word
+	// systemd does not expand $ in the program, the first word of a command line
+	words := []string{specifiers(quote(command))}
 	for _, a := range args {
 		words = append(words, strings.ReplaceAll(specifiers(quote(a)), "$", "$$"))
 	}
