@@ -66,7 +66,8 @@ func newDialled(ctx context.Context, p serverProcess, dial func(context.Context)
 func (d *dialled) Stdin() io.WriteCloser { return dialledInput{d} }
 func (d *dialled) Stdout() io.Reader     { return dialledOutput{d} }
 
-// Close closes the stream, too. It does not wait for Dial.
+// Close closes the process and the stream. It cancels the context of Dial, and does not wait for
+// its return.
 func (d *dialled) Close() {
 	d.cancel()
 	d.mu.Lock()

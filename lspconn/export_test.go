@@ -31,7 +31,7 @@ func StartByWalk(ctx context.Context, server Server) (*Conn, error) {
 	}, nil)
 }
 
-// Frames returns a function that reads the next message.
+// Frames returns a function that reads the next message from r.
 func Frames(r io.Reader) (next func() ([]byte, error)) { return newFrameReader(r).next }
 
 // ReadFrames reads messages until an error occurs, which it returns.

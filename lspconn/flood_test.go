@@ -35,7 +35,8 @@ func TestOnRequest_RejectsFloodOfRequests(t *testing.T) {
 				_, err := conn.Call(context.Background(), "flood", fmt.Append(nil, n))
 				answer <- err
 			}()
-			time.Sleep(150 * time.Millisecond) // waits until initialized has been written and a response is being written
+			// in this time initialized is written, and the write of a response begins
+			time.Sleep(150 * time.Millisecond)
 			synctest.Wait()
 			if more := runtime.NumGoroutine() - before; more > 300 {
 				t.Errorf("%d requests have started %d goroutines", n, more)

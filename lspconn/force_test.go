@@ -150,7 +150,7 @@ func TestForce_ReportHasItsCauseEvenIfServerCannotBeKilled(t *testing.T) {
 	})
 }
 
-// A slowToDie is a process that ends only some time after SIGKILL, and whose stderr ends when the
+// A slowToDie is a process that ends some time after SIGKILL. Its stderr ends only when the
 // connection closes it.
 type slowToDie struct {
 	*inProcess

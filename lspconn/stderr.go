@@ -114,8 +114,8 @@ func namesError(line string) bool {
 // traceLine matches the lines that Node, Go, Python, Rust and Java print after an error.
 var traceLine = regexp.MustCompile("^(" + strings.Join([]string{
 	`\s`, `\}`, `- `, `-----`, `\.\.\.`, // an indented line, the end of a multi-line value, a list item, a rule, and dots for lines left out
-	`Node\.js v`, `Require stack:`, `[sS]tack backtrace:`, // lines of Node and Rust
-	`goroutine \d`, `created by `, `\[originating from `, `runtime stack:`, `\[signal `, `PC=0x`, `exit status \d`, // lines of Go
+	`Node\.js v`, `Require stack:`, `[sS]tack backtrace:`, // lines that Node and Rust print
+	`goroutine \d`, `created by `, `\[originating from `, `runtime stack:`, `\[signal `, `PC=0x`, `exit status \d`, // lines that Go prints
 	`[\pL\w./*()\[\]%~+-]+\(.*\)\r?$`, // a function in a stack of Go; % escapes a dot in the last element of its package path
 	// A register in a crash of Go, such as "rax    0x0". Names such as eflags are followed by one
 	// space, all others by more, so "error 0x80070005" does not match.
