@@ -85,7 +85,7 @@ func workThatTakesAndThenAsks(p *pool) {
 	for range ctxshutdown.All(p.s, p.jobs) {
 		g, ok := p.s.TryGuard()
 		if !ok {
-			return // the worker ends although it has taken a job
+			return // the bug: the worker has taken a job, and ends without doing it
 		}
 		p.do()
 		g.Release()

@@ -165,9 +165,9 @@ func (c *softCheck) scopesOfGuard(guard ast.Expr) lineage {
 	return lineage{}
 }
 
-// check reports database and HTTP calls that are made while the guard in res is held, and that the
-// stop cancels: their context is the soft context of the guard's scope, or of an ancestor of it.
-// guarded is the lineage of that scope.
+// check reports database and HTTP calls that are made while the guard in res is held and that a
+// stop of the scope of that guard cancels: their context is the soft context of that scope, or of
+// an ancestor of it. guarded is the lineage of the scope.
 func (c *softCheck) check(res *resource, guarded lineage) {
 	if _, ok := guarded.scope(); !ok {
 		return

@@ -121,7 +121,7 @@ func measure(dirs []string, profile string, found map[string]block) ([]block, er
 		var b block
 		place, rest, _ := strings.Cut(strings.TrimPrefix(lines.Text(), root), " ")
 		if _, err := fmt.Sscan(rest, &b.statements, &b.runs); err != nil {
-			continue // the first line of a profile names the mode and no block
+			continue // the first line of a profile is its mode and not a block
 		}
 		b.file, place, _ = strings.Cut(place, ":")
 		b.from, b.to, _ = strings.Cut(place, ",")

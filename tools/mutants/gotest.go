@@ -143,7 +143,7 @@ func (r *runner) runTest(t testCommand, program, chosen string) (res result) {
 		before, report, isReport := strings.Cut(line, marker)
 		text.WriteString(before + report)
 		verb, name, _ := strings.Cut(strings.TrimSpace(report), ": ")
-		name, _, _ = strings.Cut(name, " (") // the name of a test contains no space
+		name, _, _ = strings.Cut(name, " (") // cut off the duration, which is in parentheses
 		switch {
 		case !isReport:
 		case strings.HasPrefix(report, "=== RUN "):

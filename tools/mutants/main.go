@@ -237,7 +237,7 @@ func (r *runner) try(m *mutant) outcome {
 		return outcome{verdict: doesNotBuild, detail: m.reason, output: complaint}
 	}
 	res := r.runTest(t, program, "")
-	os.Remove(program) // the programs of all mutants together would need gigabytes
+	os.Remove(program) // do not keep the programs of all mutants, which would need gigabytes
 	switch {
 	case !res.finished:
 		return outcome{failed, "the test program ended without saying whether the test passed", res.output, res.took}

@@ -39,8 +39,8 @@ type newBody struct {
 	noResult bool   // the function has no results, so control may reach the end of the body
 }
 
-// buildShared writes an overlay that contains all mutants that can share a program, and marks these
-// mutants as shared.
+// buildShared writes an overlay with all mutants that can be in the same test program, and marks
+// these mutants as shared.
 func (r *runner) buildShared(mutants []*mutant) {
 	changes := map[*mutant]map[string][]newBody{}
 	for _, m := range mutants {

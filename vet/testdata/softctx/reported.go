@@ -166,7 +166,8 @@ func (e *embedding) handle() {
 	})
 }
 
-// The scope of the request is stopped while its guard is held.
+// The guard is one of s, the scope of the request, so a stop of s cancels the call during the
+// drain.
 func ofARequest(r *http.Request, db *sql.DB) {
 	s, ok := ctxshutdown.FromContext(r.Context())
 	if !ok {
