@@ -111,8 +111,9 @@ func (g *Group) semaphore(f func(ctx context.Context) error) chan struct{} {
 // stop or a Wait has found no function running. The caller has sent an element to sem, unless sem
 // is nil.
 func (g *Group) start(f func(ctx context.Context) error, sem chan struct{}) bool {
-	// tryAcquire refuses once the scope has been told to stop. A Wait that has found no function
-	// running also stops the scope, but a moment later. Until then, only noMore prevents a start.
+	// tryAcquire refuses once the scope has been told to stop. A Wait that finds no function
+	// running sets noMore, and stops the scope a moment later. Between the two, noMore prevents a
+	// start.
 	state, ok := g.scope.tryAcquire()
 	if ok && g.running.Add(1) > noMore {
 		(&Guard{guardState: state}).Release()
