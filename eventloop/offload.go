@@ -126,9 +126,9 @@ func (o *offload[T]) run(work func(ctx context.Context) (T, error)) {
 	o.settle()
 }
 
-// settle decides whether the result is delivered, and discards its value if not. The functions that
-// discard it belong to the user and may panic. So settle is called where a panic of the work would
-// be handled, too.
+// settle decides whether the result of the work is delivered. If it is not, settle discards the
+// value of the result. The functions that discard it belong to the user and may panic. So settle is
+// called where a panic of the work would be handled, too.
 func (o *offload[T]) settle() {
 	o.decided, o.first = true, !o.settled.Swap(true)
 	if !o.begun || o.first || o.err != nil {
