@@ -49,7 +49,7 @@ type reloader struct {
 	manager *manager
 	running bool
 	again   bool          // a signal has come during the running call, so another call must follow
-	done    chan struct{} // receives a value when a call of the function has ended
+	done    chan struct{} // receives a value when a call of the reload function has ended
 }
 
 // isRequest reports whether sig asks for a reload. A SIGHUP that was sent because the terminal of
