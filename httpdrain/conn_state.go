@@ -333,7 +333,8 @@ func (s *connState) onTimer(e connEvent) connActions {
 	return endReads | s.startTimer(now)
 }
 
-// resume undoes endReads when a request has arrived after all.
+// resume is called when a request has arrived. If the drain has ended the server's reads, resume
+// lets the server read again.
 func (s *connState) resume() connActions {
 	if !s.readsEnded {
 		return 0
@@ -357,7 +358,7 @@ func (s *connState) updateResponseGuard() connActions {
 	return 0
 }
 
-// updateRole derives the role from the phase and from the running handlers.
+// updateRole sets the field role, which it derives from the phase and from the running handlers.
 func (s *connState) updateRole() {
 	switch {
 	case s.phase == phaseClosed && s.handlers == 0:

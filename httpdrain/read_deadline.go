@@ -73,9 +73,9 @@ func (c *conn) beginRead() error {
 	return nil
 }
 
-// revealDeadline is called before code outside httpdrain can use the socket. It sets a withheld
-// deadline on the socket. From then on, setReadDeadline sets every deadline on the socket. The
-// caller holds c.mu.
+// revealDeadline is called before code outside httpdrain can use the socket. If a deadline was
+// requested and withheld from the socket (see readDeadline), revealDeadline sets it on the socket.
+// From then on, setReadDeadline sets every deadline on the socket. The caller holds c.mu.
 func (c *conn) revealDeadline() {
 	d := &c.deadline
 	if d.isWithheld {

@@ -105,7 +105,7 @@ func localRefusal(r *http.Request) string {
 		"\nUse localhost, 127.0.0.1 or [::1] instead.\n" + allowHint + quoted + "))"
 }
 
-// isLocal reports whether the connection of r was opened on this machine.
+// isLocal reports whether the request r came over a connection that was opened on this machine.
 func isLocal(r *http.Request) bool {
 	if addr, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
 		return addr.Addr().Unmap().IsLoopback()
