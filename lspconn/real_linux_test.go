@@ -38,10 +38,10 @@ func TestRealServers_BehaveAsDocumented(t *testing.T) {
 
 			b := bareServer(t, server)
 			if r.name == "tsc" {
-				b.send(-1, "exit", nil) // tsc ignores an exit that comes before initialize
+				b.send(-1, "exit", nil) // tsc ignores an exit notification that comes before initialize
 			}
 			b.initialize()
-			if r.name != "tsc" { // tsc exits with code 2
+			if r.name != "tsc" { // at a request after shutdown, tsc exits with code 2
 				b.ask(2, "shutdown", nil)
 				m := b.ask(3, "textDocument/hover", r.position(dir))
 				if refused := m.Error != nil && m.Error.Code == lspconn.CodeInvalidRequest; refused != (r.name == "ast-grep") {
