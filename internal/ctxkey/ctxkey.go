@@ -97,9 +97,9 @@ type Tracer interface {
 // guard as the oldest piece of work, because the age of the guard is not that of any work.
 type SharedSite struct{ fmt.Stringer }
 
-// NameShared makes reports name guard, a *ctxshutdown.Guard of the nearest scope in ctx, by the
-// line that called into this module, as a [SharedSite]. It does nothing if that scope is not
-// traced.
+// NameShared sets the name under which reports list a guard of the nearest scope in ctx: the line
+// that called into this module, as a [SharedSite]. The argument guard is a *ctxshutdown.Guard.
+// NameShared does nothing if that scope is not traced.
 func NameShared(ctx context.Context, guard any) {
 	if t, ok := ctx.Value(Tracing{}).(Tracer); ok {
 		t.Name(guard, SharedSite{t.Caller()})

@@ -73,7 +73,8 @@ func (n Names) Args(args []string) (secrets []string) {
 	return secrets
 }
 
-// eachArg calls the function found for each argument that ends with a secret value.
+// eachArg calls the function found for each argument that is a secret value or ends with one, as
+// --token=x does. i is the index of the argument.
 func (n Names) eachArg(args []string, found func(i int, secret string)) {
 	follows := false // the previous argument is a flag with a secret name
 	for i, a := range args {

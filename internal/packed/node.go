@@ -42,8 +42,8 @@ type Node struct {
 }
 
 // Init prepares n as a child of parent, or as a root if parent is nil. It does not change parent: n
-// is unlinked. Set cancelledElsewhere if the context of the scope can be cancelled by code outside
-// this module, without a call of [Node.Warn] for n or an ancestor.
+// is not in parent's list of children yet. Set cancelledElsewhere if the context of the scope can
+// be cancelled by code outside this module, without a call of [Node.Warn] for n or an ancestor.
 func (n *Node) Init(parent *Node, owner Owner, cancelledElsewhere bool) {
 	n.parent, n.owner = parent, owner
 	v := live | canary
