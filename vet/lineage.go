@@ -206,9 +206,9 @@ func (r *lineages) receiver(call *ast.CallExpr) (name, bool) {
 	return n, ok
 }
 
-// scopesOf returns names of the scopes from which a context derives, the nearest scope first. A
-// variable with the context can be a name of the nearest scope, too: scopesOf returns it, marked
-// viaContext, before that scope if the variable is assigned only once.
+// scopesOf returns names of the scopes from which a context derives, the nearest scope first.
+// Before that, it returns the variables that contain the context itself and are assigned only once,
+// marked viaContext: such a variable stands for the nearest scope.
 func (r *lineages) scopesOf(l lineage) []name {
 	var scopes []name
 	for i, n := range l.names {

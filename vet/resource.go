@@ -84,8 +84,8 @@ type binding struct {
 	lhs  []*ast.Ident // nil for a result that is not assigned to a variable; empty if all are discarded
 }
 
-// bindingOf returns the binding of a call. ok is false if the results are neither assigned nor
-// discarded, but handed over at once.
+// bindingOf returns the variables to which the results of a call are assigned. ok is false if the
+// results are neither assigned nor discarded, as in f(g()), where they are handed over at once.
 func bindingOf(call inspector.Cursor) (b binding, ok bool) {
 	parent, kind, i := parentOf(call)
 	switch n := parent.Node().(type) {
