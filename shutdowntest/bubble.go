@@ -59,7 +59,7 @@ var hangTimeout = time.Minute
 // of go test fails it.
 func (r *run) watch(t *testing.T) (stop func() bool) {
 	return time.AfterFunc(hangTimeout, func() {
-		where := "the stop is in progress"
+		where := "the scope was being stopped"
 		if r.mu.TryLock() { // use TryLock, because a goroutine that hangs may hold the lock
 			r.mu.Unlock()
 			where = r.where(t)

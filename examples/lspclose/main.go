@@ -164,8 +164,8 @@ func isRefused(err error) bool {
 	return errors.As(err, &response) && !errors.Is(err, lspconn.ErrClosing)
 }
 
-// closeServers closes all connections. It reports whether every server ended without a failure, and
-// together with all processes that it had started.
+// closeServers closes all connections. ok is true if no server has failed, and no process that a
+// server had started is left.
 func closeServers(manager *lspconn.Manager, stderr io.Writer) (reports []lspconn.Report, ok bool) {
 	// The context of run would be wrong here: after a ^C it has ended, and Close would not wait.
 	reports, err := manager.Close(context.Background())

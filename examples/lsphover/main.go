@@ -81,7 +81,7 @@ func run(ctx context.Context, out io.Writer, gopls string, args ...string) error
 	said, hoverErr := lspconn.Call[hover](ctx, conn, "textDocument/hover", object{"textDocument": item, "position": at})
 	addImport := object{"command": "gopls.add_import", "arguments": []object{{"URI": doc.uri, "ImportPath": "os"}}}
 	_, editErr := lspconn.Call[any](ctx, conn, "workspace/executeCommand", addImport)
-	_, closeErr := conn.Close(context.WithoutCancel(ctx)) // afterwards, no handler uses out or doc
+	_, closeErr := conn.Close(context.WithoutCancel(ctx)) // when Close has returned, no handler uses out or doc
 	fmt.Fprintf(out, "%s\n%s", said.Contents.Value, doc.text)
 	return errors.Join(hoverErr, editErr, closeErr)
 }

@@ -47,9 +47,9 @@ var ways = []struct {
 }
 
 const (
-	loadRole       = "load"        // the process is the load generator
-	openServerRole = "open-server" // the process is the server that -open starts
-	openOnlyRole   = "open-only"   // for tests: the program does only what the flag -open adds to a run
+	loadRole       = "load"        // makes the process the load generator
+	openServerRole = "open-server" // makes the process the server that -open starts
+	openOnlyRole   = "open-only"   // for tests: makes the program do only what the flag -open adds to a run
 )
 
 const warmUp = 1500 * time.Millisecond // how long the server is under load before the signal
