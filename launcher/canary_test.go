@@ -42,8 +42,9 @@ func TestCanaryCheck_FailingCommandTurnsRollBack(t *testing.T) {
 	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 3})
 }
 
-// The other processes are replaced after a check that began at the end of the wait. The command is
-// run again and again until then, and not afterwards.
+// While the roll waits for the canaries, the command that checks them is run again and again. The
+// roll replaces the other processes only after a check that began at the end of the wait. After
+// that, the command is not run any more.
 func TestCanaryCheck_OtherProcessesAreReplacedAfterLastCheckSucceeds(t *testing.T) {
 	dir := shortDir(t)
 	g := runners("web", 3)

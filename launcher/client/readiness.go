@@ -41,7 +41,7 @@ func (r Readiness) String() string {
 // may be called concurrently.
 type ReadinessCoordinator struct {
 	id       string
-	onChange func(r Readiness, message string) // set before the protocol is served; called for one change after the other, in their order
+	onChange func(r Readiness, message string) // set before the protocol is served; called once for each change, in the order of the changes
 	onPanic  func(check string, value any, stack []byte)
 
 	mu       sync.Mutex

@@ -76,7 +76,8 @@ func keysOf(t reflect.Type) (keys []*setting) {
 	return keys
 }
 
-// mapping returns the key of a mapping without a field, and adds it if it is missing.
+// mapping returns the key with this name, and adds it if it is missing. Its value is a mapping, for
+// which no struct of Go has a field.
 func mapping(keys *[]*setting, name string) *setting {
 	for _, k := range *keys {
 		if k.name == name {

@@ -190,7 +190,8 @@ func (r *runner) listeners() ([]net.Listener, error) {
 
 // drain answers the requests that have begun, writes the asynchronous writes, and closes the file.
 func (r *runner) drain(ctx context.Context) error {
-	// Request returns the request that came first, because only that one counts.
+	// The process was asked to stop before drain is called. So this empty request has no effect,
+	// and Request returns the first one.
 	request, _ := r.life.Shutdown.Request(client.Request{})
 	r.deadline = request.Received.Add(request.Grace)
 	err := r.scope.Shutdown().Wait(ctx)

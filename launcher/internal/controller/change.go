@@ -59,7 +59,7 @@ func (c *Controller) apply(cfg spec.Group) (tell []Process) {
 		wanted.Shortfall = wanted.Shortfall.Orders(false)
 	}
 	wanted.Config, c.degraded = cfg, degradation{}
-	if c.roll != nil { // a rollback does not bring back DependsOn, see startRoll
+	if c.roll != nil { // a rollback would keep this DependsOn; startRoll says why
 		c.revisions.ByNumber[c.roll.From].Config.DependsOn = cfg.DependsOn
 	}
 	if c.backOff.GivenUp {

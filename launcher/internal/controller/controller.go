@@ -90,7 +90,8 @@ type Controller struct {
 // A degradation says how many processes the last roll could not replace.
 type degradation struct {
 	givenUp int // number of processes that the roll gave up replacing
-	// missing is by how many processes the group is smaller than desired, because of givenUp.
+	// missing is by how many processes the group is smaller than desired, because the roll has
+	// given up replacing some.
 	missing int
 }
 

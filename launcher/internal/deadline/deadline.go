@@ -16,7 +16,7 @@ type Total struct {
 
 	mu         sync.Mutex
 	configured time.Duration // the total deadline; 0: none
-	derived    bool          // whether the deadline in configured was computed from the groups
+	derived    bool          // whether the value of the field configured was computed from the groups
 	// removed has an entry for each group that a reload has removed and that has not ended: the
 	// total deadline that applied at the reload, by the scope of the group.
 	removed map[*ctxshutdown.Swansong]time.Duration

@@ -30,13 +30,13 @@ type simulation struct {
 	reports    []time.Duration // times at which the machine has asked for a report
 }
 
-// simulate returns the machine of a process that is about to be started or adopted.
+// simulate returns the state machine of a process that is about to be started or adopted.
 func simulate(cfg spec.Group) *simulation {
 	begin := time.Unix(1_000_000, 0)
 	return &simulation{Machine: lifecycle.New(cfg, false), begin: begin, now: begin}
 }
 
-// spawn returns the machine of a process that has just been started.
+// spawn returns the state machine of a process that has just been started.
 func spawn(cfg spec.Group) *simulation {
 	m := simulate(cfg)
 	m.step(lifecycle.Event{Kind: lifecycle.OnSpawned})

@@ -472,8 +472,8 @@ func terminatedUnanswered(m *simulation) time.Duration {
 	return -1
 }
 
-// For random sequences of events: state transitions are valid, only the reap leads to an end, and
-// the process is killed within Bound.
+// For random sequences of events, all state transitions are valid, the state machine ends only when
+// the process has been reaped, and it kills the process within the time that Bound returns.
 func TestMachine_KillsProcessInTimeWhateverHappens(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

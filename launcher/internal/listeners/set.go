@@ -17,7 +17,7 @@ import (
 // before a process stopped is accepted by another process.
 type Set struct {
 	configured []spec.Listen
-	listeners  []net.Listener // one for each configured address, except in a Set for which Open returned an error
+	listeners  []net.Listener // one for each configured address; none after an error of Open
 	files      []*os.File     // duplicates of the listeners' sockets, for processes to inherit
 	names      []string
 }

@@ -128,8 +128,9 @@ type probing struct {
 	ready      int  // processes that are ready after the roll
 }
 
-// probedGroup returns a group of servers with the probe in the role. If fails is set, the health of
-// the servers is bad.
+// probedGroup returns a group of servers with one probe. kind is an index of probeKinds, and role
+// is 0 for the startup probe, 1 for the readiness probe and 2 for the liveness probe. If fails is
+// set, the probe of the servers fails.
 func probedGroup(kind, role int, fails bool) launcher.GroupConfig {
 	g := runners("g", 2)
 	g.Command, g.Protocol = []string{g.Command[0], "{port}"}, launcher.Auto

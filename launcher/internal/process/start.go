@@ -129,7 +129,8 @@ func (p *Process) limits() proc.Limits {
 	return limits
 }
 
-// learnSecrets makes the launcher mask the secrets of the process, before it can print them.
+// learnSecrets makes the launcher mask the secrets of the process. It is called before the process
+// runs and can print them.
 func (p *Process) learnSecrets(args, env []string) {
 	if err := p.group.Secrets.Learn(p.ended, p.cfg, args, env); err != nil {
 		p.publish(events.Event{Kind: events.Alarm, Message: err.Error()})

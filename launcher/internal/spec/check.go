@@ -51,7 +51,7 @@ func (p Problem) Rule(name func(Field) string) string {
 	return fmt.Sprintf(p.format, args...)
 }
 
-// ComparedWith returns the other fields to which the rule refers.
+// ComparedWith returns the fields with which the rule compares the field of the problem.
 func (p Problem) ComparedWith() (fields []Field) {
 	for _, arg := range p.args {
 		if f, ok := arg.(Field); ok {

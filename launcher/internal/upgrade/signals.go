@@ -34,8 +34,8 @@ func (s Signals) add(text string) {
 	}
 }
 
-// take returns the signals as numbers, separated by commas, and forgets them. It is empty if there
-// are none.
+// take returns the numbers of the signals, separated by commas, and forgets the signals. It returns
+// "" if there are none.
 func (s Signals) take() string {
 	var numbers []string
 	for {
