@@ -73,8 +73,8 @@ func late(s *ctxshutdown.Swansong, work func() int, discard ...func(int)) {
 	l.Scope().Force(nil)
 }
 
-// TestHelperProcess_PanicsInService is the program that TestPanic_EndsProgramOrIsReturnedByRun
-// starts. If it is run directly, it checks nothing.
+// TestHelperProcess_PanicsInService is the program that the tests of this file start. If it is run
+// directly, it checks nothing.
 func TestHelperProcess_PanicsInService(t *testing.T) {
 	service := services[os.Getenv(asService)]
 	if service == nil {
@@ -93,7 +93,7 @@ func TestHelperProcess_PanicsInService(t *testing.T) {
 // callbacks, timers and jobs, and for an offload whose completion has already run. If a panic
 // handler stops the loop or the pool, the program does not end at once: graceful.Run drains and
 // returns the panic.
-func TestPanic_EndsProgramOrIsReturnedByRun(t *testing.T) {
+func TestPanic_EndsProgramUnlessPanicHandlerStopsLoop(t *testing.T) {
 	for _, test := range []struct {
 		service string
 		code    int

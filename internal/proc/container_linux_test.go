@@ -437,7 +437,7 @@ func TestKill_AlsoKillsDescendantThatOnlyLaterSearchFinds(t *testing.T) {
 
 // A process whose main thread has ended is alive as long as it has other threads, although /proc
 // shows it as a zombie without an environment.
-func TestProcess_EndsProcessWithoutMainThread(t *testing.T) {
+func TestProcess_EndsProcessWhoseMainThreadHasEnded(t *testing.T) {
 	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
 		spec := contain(self("leave twice exit"))
 		spec.Env = append(spec.Env, "LEAF=headless")

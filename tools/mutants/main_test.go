@@ -418,7 +418,7 @@ func TestBuildShared_SelectsMutantsForSharedProgram(t *testing.T) {
 	}
 }
 
-func TestNestable_IsFalseIfRedeclaredVariableIsReferredTo(t *testing.T) {
+func TestNestable_IsFalseIfBlockWouldRedeclareVariableInUse(t *testing.T) {
 	tests := []struct {
 		code string
 		want bool
