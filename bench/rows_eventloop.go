@@ -56,7 +56,8 @@ func loopRows() (rs []row) {
 
 func nothing() {}
 
-// A loop runs functions of type F. Loops exist until the process ends.
+// A loop is an event loop under test, which runs functions of type F. It is never stopped: it runs
+// until the process ends.
 type loop[F any] struct {
 	post func(F)
 	wait func() // returns when all functions that were posted before have run
