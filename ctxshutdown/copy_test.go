@@ -323,7 +323,8 @@ func TestCopy_ReturnsErrorOfWriteEvenIfItIsEOF(t *testing.T) {
 			s := ctxshutdown.New(t.Context())
 			closing := writerFunc(func([]byte) (int, error) {
 				s.Shutdown()
-				return 0, io.EOF // a channel of golang.org/x/crypto/ssh also returns io.EOF from Write
+				// such writers exist: Write of a channel of golang.org/x/crypto/ssh
+				return 0, io.EOF
 			})
 			if _, err := io.Copy(closing, ctxshutdown.NewReader(s, source)); err != io.EOF {
 				t.Errorf("io.Copy returns %v, want the error of the destination", err)

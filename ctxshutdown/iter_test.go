@@ -122,7 +122,7 @@ func TestLoops_PassEveryPulledElementToBody(t *testing.T) {
 							}
 						}
 						if k == n {
-							end() // stops the scope before the loop
+							end() // the context ends before the loop begins
 						}
 						var done []int
 						loop(ctx, q, func(v int) bool {

@@ -339,7 +339,7 @@ func TestTrace_RecordsRightLineIfStackMoves(t *testing.T) {
 	})
 	for range 50 {
 		done := make(chan struct{})
-		go func() { // a new goroutine has a small stack
+		go func() { // the stack of a new goroutine is small, so that deeper must grow it
 			defer close(done)
 			deeper(100)
 		}()
