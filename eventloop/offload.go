@@ -94,7 +94,7 @@ type offload[T any] struct {
 	ctx           context.Context
 	cancel        func() // ends the context ctx of the work
 	done          func(T, error)
-	discard       []func(T)          // functions that are called with a late value
+	discard       []func(T)          // called with a value that is too late for the completion
 	guard         *ctxshutdown.Guard // the guard of the offload, released when the work has returned
 	site          fmt.Stringer       // the line that called Offload, if the loop is traced
 	settled       atomic.Bool
