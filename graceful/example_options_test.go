@@ -53,7 +53,7 @@ func ExampleWithHard() {
 	// exit code: 2
 }
 
-// Extensions are granted up to a maximum.
+// Extend makes the drain longer, but in total by no more than the maximum extension.
 func ExampleWithMaxExtension() {
 	graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
 		s.Go(func(work context.Context) {

@@ -60,7 +60,7 @@ func TestRun_PanicThatStopsLoopStartsDrainAndIsReturned(t *testing.T) {
 					return context.Cause(s)
 				}, graceful.WithLameDuck(time.Hour), graceful.WithSoft(10*time.Millisecond), graceful.WithHard(10*time.Millisecond))
 				testkit.Equal(t, "time until the process was unready", took, time.Duration(0))
-				time.Sleep(test.hold) // waits until the work has ended
+				time.Sleep(test.hold) // the work that Run has abandoned has ended after this time
 				testkit.Equal(t, "exit code", graceful.ExitCode(err), test.code)
 				var p *graceful.PanicError
 				if !errors.As(err, &p) || p.Value != "oops" || string(p.Stack) != "the stack" {

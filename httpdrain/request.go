@@ -195,7 +195,7 @@ func (sv *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer g.Release()
 	handler.ServeHTTP(w, r)
-	q.beginHeader() // if the handler has written nothing, the server now writes the header
+	q.beginHeader() // if the handler has not written a header, the server is about to write one
 }
 
 func (c *conn) refuse(w http.ResponseWriter, reason string) {

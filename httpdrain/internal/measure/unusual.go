@@ -66,7 +66,8 @@ func endlessHeaders(w io.Writer) {
 			})
 		}
 		sending.Wait()
-		time.Sleep(2 * time.Second) // after the pause, the server has read a part of each header
+		// in this time, the server reads what the clients have sent of each header
+		time.Sleep(2 * time.Second)
 		before := httpdrain.ReadStats().Silent
 		took, err := stop()
 		counted := "–"
