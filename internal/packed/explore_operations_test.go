@@ -65,7 +65,7 @@ func newWorld() *world {
 	return w
 }
 
-// A start is a state in which the threads begin.
+// A start is a state of the nodes in which the threads of a test may begin.
 type start struct {
 	is   string
 	make func() *world

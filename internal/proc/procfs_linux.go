@@ -151,7 +151,7 @@ func readFile(name string) (content []byte, err error) {
 // miss one if another child ends at the same time. It finds nothing on kernels without
 // CONFIG_PROC_CHILDREN.
 func descendants(pid int) (found []Member) {
-	for _, task := range threads(pid) { // the kernel lists a child under the thread that has started it
+	for _, task := range threads(pid) { // each thread has a list of the children that it has started
 		text, _ := os.ReadFile(filepath.Join(task, "children"))
 		for _, field := range strings.Fields(string(text)) {
 			child, _ := strconv.Atoi(field)

@@ -19,7 +19,7 @@ var (
 	procReader   sync.Mutex // held while a goroutine reads /proc
 	nextSnapshot struct {
 		sync.Mutex
-		read func() *snapshot // reads the next snapshot; nil if no goroutine is waiting for it
+		read func() *snapshot // reads the next snapshot once for all that wait; nil if none waits
 	}
 )
 

@@ -66,7 +66,7 @@ const (
 
 func (s scope) isComplete() bool { return s.stopped && s.guards == 0 }
 
-// withDue returns s, and makes each open completion due if s is complete.
+// withDue returns s. If s is complete, the completions that were open are due in the result.
 func (s scope) withDue() scope {
 	if s.isComplete() {
 		for i := range s.completions {
