@@ -22,7 +22,7 @@ import (
 type disk struct {
 	t   *testing.T
 	dir string
-	own bool // the directory is a tmpfs
+	own bool // the directory is a tmpfs, a file system of its own
 }
 
 func newDisk(t *testing.T) disk {

@@ -359,7 +359,8 @@ func TestScaleDown_StopsOnlyOldProcessWhoseReplacementFailed(t *testing.T) {
 		st, _ := h.Process(id)
 		return id, st.PID
 	}
-	_, pid := stops() // until this process has ended, there is no room for another one
+	// this process still counts, so no other process may start before it has ended
+	_, pid := stops()
 	if err := os.WriteFile(filepath.Join(h.dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -95,7 +95,8 @@ func TestReadLines_NextReaderContinuesUnfinishedLineAfterPause(t *testing.T) {
 	testkit.Equal(t, "line", <-lines, "one")
 	var pipe *os.File
 	var kept []byte
-	for string(kept) != "tw" { // until the process has printed "tw", and the reader has read it
+	// repeat until the process has printed "tw" and ReadLines has read it
+	for string(kept) != "tw" {
 		pipe, kept = p.Stdout().Pause()
 		if string(kept) != "tw" {
 			p.Stdout().Resume()

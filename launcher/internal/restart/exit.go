@@ -9,7 +9,7 @@ import "github.com/swansong-go/swansong/launcher/internal/spec"
 type Exit struct {
 	Policy         spec.RestartPolicy
 	Unhealthy      bool // the process did not become ready in time, or failed its liveness checks; it has not ended yet
-	Failed         bool // the process is unhealthy, or ended in another way than cleanly
+	Failed         bool // the process is unhealthy, or its end was not clean
 	Stopped        bool // the process was stopped, for example by an operator, or drained by itself
 	WasReady       bool
 	OutcomeUnknown bool // an earlier launcher started the process, and possibly stopped it

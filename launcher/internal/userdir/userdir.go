@@ -112,7 +112,8 @@ func Make(launcherDir string, as *proc.User) error {
 	if err := os.Mkdir(own, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return Give(own, as) // only the launcher's user can have made it
+	// if it existed, the launcher's user has made it: no other user may write to the parent
+	return Give(own, as)
 }
 
 // mkdir makes a directory. It also accepts one that exists, if that belongs to the launcher's user
