@@ -234,7 +234,9 @@ func TestRealServers_LeaveNoProcessWhenKilled(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				report := mustClose(t, conn) // the connection is most likely still Initializing
+				// the server has had no time to answer initialize, so the connection is most likely
+				// Initializing
+				report := mustClose(t, conn)
 				if len(report.Survivors) > 0 {
 					t.Errorf("%v", report)
 				}
