@@ -242,7 +242,7 @@ func idle(n int) string {
 		loops = append(loops, l)
 	}
 	runtime.GC()
-	time.Sleep(time.Second) // waits until the runtime has finished its work after the collection
+	time.Sleep(time.Second) // the runtime still works for a while after the garbage collection
 	before := figures.CPUTime()
 	time.Sleep(time.Second)
 	used := figures.CPUTime() - before

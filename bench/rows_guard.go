@@ -30,8 +30,9 @@ func guardRows() (rs []row) {
 			their: func() func(int) { return inTwoGoroutines((&waitGroup{}).run) },
 		},
 		// If guards scaled linearly, two goroutines on one scope would be as fast as two goroutines
-		// on two scopes. Unlike the row above, which compares two goroutines on one WaitGroup, this
-		// row has a result also if the WaitGroup suffers no contention on this machine.
+		// on two scopes. The row before this one compares with two goroutines on one WaitGroup, and
+		// has no result on a machine where that WaitGroup suffers no contention. This row always
+		// has one.
 		row{
 			what: "Guard + Release, 2 goroutines on one scope", peer: peer + ", 2 goroutines on one each", limit: 1.2, allocs: rare,
 			ours:  func() func(int) { return inTwoGoroutines(guards{deep(4)}.run) },

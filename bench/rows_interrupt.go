@@ -266,7 +266,7 @@ func tcp() (a, b io.ReadWriteCloser) {
 		panic(err)
 	}
 	defer ln.Close()
-	a, err = net.Dial("tcp", ln.Addr().String()) // returns before Accept is called, because the kernel connects
+	a, err = net.Dial("tcp", ln.Addr().String()) // the kernel accepts the connection, so Dial need not wait for Accept
 	if err != nil {
 		panic(err)
 	}
