@@ -299,7 +299,7 @@ func TestCompletion_StaysResolvedWhenGuardIsAcquiredLater(t *testing.T) {
 					g := root.Guard()
 					wasClosed := testkit.IsClosed(older) // true if older resolved while no guard was held
 					newer := root.Completion().Done()
-					for range 20 { // several times, because another goroutine may be about to close these channels
+					for range 20 { // look several times, because another goroutine may be about to close a channel by mistake
 						if testkit.IsClosed(newer) || !wasClosed && testkit.IsClosed(older) {
 							t.Error("a completion that was open under a late guard resolves before its release")
 							g.Release()

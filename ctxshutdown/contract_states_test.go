@@ -225,7 +225,7 @@ func TestShutdown_IsFinalAndVisibleAtOnce(t *testing.T) {
 		}},
 	})
 	t.Run("the drain ends when every guard is released", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) { // synctest panics if a goroutine blocks for ever
+		synctest.Test(t, func(t *testing.T) { // if a goroutine blocks for ever, synctest panics, so the test fails
 			c, root := claim{t, "docs/internals/core.md#guarantees"}, ctxshutdown.New(t.Context())
 			scopes := []*ctxshutdown.Swansong{root}
 			for len(scopes) < 20 {

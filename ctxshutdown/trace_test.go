@@ -332,7 +332,7 @@ func TestTrace_RecordsRightLineIfStackMoves(t *testing.T) {
 		}
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { // each garbage collection shrinks stacks
+	wg.Go(func() { // garbage collections shrink the stacks, which moves them
 		for range 10 {
 			runtime.GC()
 		}

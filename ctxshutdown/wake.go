@@ -154,7 +154,9 @@ func (w *waker) finish(forGood bool) {
 func (w *waker) setDeadline(t time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.woken.Load() { // if woken is set, leave sets the deadline when the woken calls have returned
+	// If calls have been woken, keep the deadline in the past: leave sets the new one when they
+	// have returned.
+	if !w.woken.Load() {
 		if err := w.set(t); err != nil {
 			return err
 		}
