@@ -22,7 +22,7 @@ import (
 //     compared by name and not by type, because the test reads source code only. So it needs no
 //     module but the root's.
 func TestExamples_CoverExportedNames(t *testing.T) {
-	packages := map[string][]string{} // files by directory
+	packages := map[string][]string{} // for each directory, its Go files
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err

@@ -56,7 +56,7 @@ func readLines(s *ctxshutdown.Swansong, conn net.Conn, handle func(string)) {
 		handle(lines.Text())
 	}
 	if r.Stopped() {
-		// not the end of the data
+		// s was stopped before the end of the data
 	}
 }
 
