@@ -22,7 +22,7 @@ type PanicError struct {
 	Stack []byte // the stack of the panic, in the format of runtime/debug.Stack
 
 	in     string      // the function that panicked, for the log; empty if Run does not log the panic at once
-	logged atomic.Bool // whether the panic has been logged with its stack
+	logged atomic.Bool // whether Run has already logged the panic with its stack
 }
 
 // Error returns the value of the panic, followed by the stack unless Run has logged the stack when
