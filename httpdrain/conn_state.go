@@ -250,8 +250,9 @@ func (s *connState) onWrite(e connEvent) connActions {
 		s.unanswered, s.unansweredSince = false, time.Time{}
 	}
 	if s.inHandshake && !s.http2 && s.draining && s.phase == phaseReading {
-		// Measure the client's pause from this write of the server. Before it, the client could
-		// only wait: the server may have taken long to compute its part of the handshake.
+		// The drain closes the connection if the client sends nothing for too long. During the
+		// handshake, count that time from this write of the server: before it the client could only
+		// wait, perhaps for long, while the server computed its part of the handshake.
 		return s.resume() | s.schedule(e.now)
 	}
 	if s.wrote {

@@ -71,7 +71,8 @@ func (p proxy) start(dir string, servers []string) (dial func() (net.Conn, error
 	}
 	dial = func() (net.Conn, error) { return net.Dial(network, front) }
 	fill := strings.NewReplacer("DIR", dir, "FRONT", front, "SERVER1", servers[0], "SERVER2", servers[1])
-	// Of the proxies, Traefik reads only files with a known extension, and the others read any.
+	// All proxies get a file with the extension yaml, because Traefik reads only files with an
+	// extension that it knows. The other proxies ignore the extension.
 	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(fill.Replace(p.config)), 0o666); err != nil {
 		return nil, nil, err
 	}
