@@ -29,8 +29,9 @@ func init() {
 		forever()
 	}
 	// The role "client" starts a process that must die with it. That process starts another one,
-	// which leaves its group and inherits file descriptor 3. The arguments are "cgroup" and the
-	// directory of the cgroup, or "walk" and a namespace; see randomNamespace.
+	// which leaves its group and inherits file descriptor 3. The first argument is "cgroup" or
+	// "walk", the way in which descendants are found. The second one is the directory of the
+	// cgroup, or a namespace for the walk; see randomNamespace.
 	roles["client"] = func(args []string) {
 		spec := self("leave-unmarked")
 		spec.In.Cgroup = args[1]

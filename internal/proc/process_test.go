@@ -202,7 +202,7 @@ func TestEnd_EarliestDeadlineOfAllCallersApplies(t *testing.T) {
 			exits <- exit
 		}()
 	}
-	exit, err := p.End(soon()) // the earliest deadline of all callers applies
+	exit, err := p.End(soon()) // of all concurrent calls of End, the earliest deadline applies
 	if err != nil {
 		t.Fatal(err)
 	}
