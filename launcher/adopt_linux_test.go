@@ -228,7 +228,7 @@ func TestLauncherDeath_NextLauncherContinuesRollIfExitIsNotInStateFile(t *testin
 	guardian := guardians(t, first.Process.Pid)[0]
 	first.kill()
 	clear()
-	awaitOpen(t, guardian, filepath.Join(cfg.Dir, "web-1.out")) // the guardian opens the pipes of web-2 next
+	awaitOpen(t, guardian, filepath.Join(cfg.Dir, "web-1.out")) // then the guardian opens the pipes of web-2
 
 	h := launchWith(t, cfg)
 	testkit.Equal(t, "outcome", h.waitForEnd("web-2").Outcome, launcher.Unknown)

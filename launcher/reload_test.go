@@ -715,7 +715,7 @@ func TestReload_ChangesAllGroupsWhileOneIsRolledRepeatedly(t *testing.T) {
 
 // A restart during concurrent reloads uses the configuration that was loaded last.
 func TestRestart_UsesConfigurationLoadedLast(t *testing.T) {
-	g := runners("a", 0) // a roll without processes is quick
+	g := runners("a", 0) // no processes, so that a roll ends at once
 	h := launch(t, g).ready()
 	defer h.restarts("a")()
 	restarts := 0
@@ -726,7 +726,7 @@ func TestRestart_UsesConfigurationLoadedLast(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := revisionOf(h, "a")
-		for revisionOf(h, "a") == before { // wait until the concurrent restart or the next one has begun
+		for revisionOf(h, "a") == before { // wait until one of the concurrent restarts has begun
 			runtime.Gosched()
 		}
 		restarts++

@@ -19,7 +19,7 @@ type table struct {
 	mu    sync.Mutex
 	calls []string
 	here  map[string]launcher.Instance
-	add   func(i launcher.Instance) error // returns an error for a process that the router does not accept; nil accepts all
+	add   func(i launcher.Instance) error // the result of the method Add; if the field is nil, Add accepts every process
 	moved chan string                     // receives the calls; nil if the test does not read them
 }
 

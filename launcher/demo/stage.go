@@ -33,7 +33,7 @@ var demoYAML string
 type stage struct {
 	dir  string
 	yaml string
-	mark string // a text in the environment of the launcher and all its processes, by which they are found
+	mark string // the launcher and all its processes have this text in their environment, by which the demo finds them
 	addr map[string]string
 
 	launcher *exec.Cmd

@@ -137,7 +137,7 @@ func upgradeCheckCommand() *cobra.Command {
 			return asked.ExecuteContext(context.WithValue(cmd.Context(), checkOnly{}, metricsNow))
 		},
 	}
-	cmd.Flags().StringVar(&metricsNow, "metrics-now", "", "`address` where that launcher serves its metrics")
+	cmd.Flags().StringVar(&metricsNow, "metrics-now", "", "`address` where the running launcher serves its metrics")
 	return cmd
 }
 

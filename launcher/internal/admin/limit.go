@@ -15,7 +15,7 @@ func limit(ln net.Listener, n int) net.Listener {
 // refused: the kernel queues them until a slot is free.
 type limited struct {
 	net.Listener
-	slots  chan struct{} // has one element for each open connection
+	slots  chan struct{} // contains one element for each open connection; its capacity is the limit
 	once   sync.Once
 	closed chan struct{}
 }

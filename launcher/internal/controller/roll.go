@@ -74,9 +74,9 @@ func (c *Controller) Rollback(reason string) (*Result, error) {
 	return c.rollBack(reason), nil
 }
 
-// startRoll begins a roll to a new revision. The roll comes from the wanted revision. If it
-// supersedes another roll, it comes from the revision from which that one came, because only that
-// revision is known to work.
+// startRoll begins a roll from the current revision to a new one. If it supersedes another roll,
+// the new roll begins from the same revision as that roll, because only that revision is known to
+// work.
 func (c *Controller) startRoll(cfg spec.Group, source any, reason string) *Result {
 	from, to := c.revisions.Current, c.revisions.Unused()
 	wanted := c.revisions.Wanted()

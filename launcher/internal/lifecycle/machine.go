@@ -52,7 +52,7 @@ import (
 type Machine struct {
 	State   State
 	Outcome Outcome
-	Message string              // the last message that the process sent, or that describes it
+	Message string              // the last message from the process, or from the launcher about it
 	Metrics *pb.ShutdownMetrics // the last metrics that the process has reported
 	Report  string              // what the drain waits for, with the goroutines of the process; empty if the process was not asked for a report
 

@@ -28,7 +28,7 @@ type Config struct {
 // values.
 type Secrets struct {
 	changed func()                   // called when the values have changed
-	current atomic.Pointer[valueSet] // read without mu, because every line of output needs it
+	current atomic.Pointer[valueSet] // every line of output reads it, so it is read without mu
 
 	mu         sync.Mutex
 	names      mask.Names

@@ -32,7 +32,7 @@ type runner struct {
 	behavior      atomic.Value // the name of the behavior, a string such as "clean"
 	drain, work   time.Duration
 	more          time.Duration
-	remaining     atomic.Int64 // number of pieces of the initial work that are left
+	remaining     atomic.Int64 // of the pieces of work that the flag -work gives at the start, the number that is left
 	life          *client.Lifecycle
 	scope         *ctxshutdown.Swansong
 	httpListeners []net.Listener

@@ -60,7 +60,7 @@ func (h *Handoff) Check(ctx context.Context, program string, args, env []string,
 	// Closed here, because a process that the program has left behind may have the other end of the
 	// pipe open, which would keep the goroutine above from ending.
 	p.Stdin().Close()
-	if err != nil { // the program has not ended, and may have the pipes open, so close them, too
+	if err != nil { // the program has not ended and may have its output open; Close makes the goroutine above return
 		p.Close()
 	}
 	copying.Wait()
