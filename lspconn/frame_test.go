@@ -108,7 +108,7 @@ func FuzzFrame_CanBeReadBack(f *testing.F) {
 		}
 		var want string
 		json.Unmarshal(params, &want)
-		var name string // the method name in JSON, where invalid UTF-8 is replaced
+		var name string // method as JSON transmits it: invalid UTF-8 is replaced
 		text, _ := json.Marshal(method)
 		json.Unmarshal(text, &name)
 		if m.Params != want || m.Method != name || (m.ID == nil) != (id < 0) || m.ID != nil && *m.ID != id {

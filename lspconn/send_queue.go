@@ -94,7 +94,7 @@ func (q *sendQueue) withdraw(m *queuedMessage) (superseded []*queuedMessage) {
 		if newer[old.key] {
 			q.unlink(old)
 			superseded = append(superseded, old)
-		} else if next == nil { // the merged run is at the end of the queue, so it becomes the open run
+		} else if next == nil { // the merged run ends the queue, so newer notifications may replace those in it
 			q.open[old.key] = old
 		}
 	}

@@ -76,7 +76,7 @@ func errorLine(stderr string) string {
 	if !ok {
 		found = lines[len(lines)-1]
 	}
-	if infoLine.MatchString(found) { // the server may have logged more after the error
+	if infoLine.MatchString(found) { // the line reports no failure, but an earlier line may report one
 		if failure, ok := lastLine(lines, failureLine.MatchString); ok {
 			found = failure
 		}
