@@ -117,7 +117,7 @@ func discarded(ctx context.Context) {
 	_, _ = ctxshutdown.WithCancel(ctx) // want `the scope of WithCancel is discarded`
 }
 
-// A method Main is not func main.
+// The program does not end when a method with the name main returns.
 type program struct{}
 
 func (program) main() {
