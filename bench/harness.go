@@ -21,8 +21,9 @@ type row struct {
 	limit float64 // the target: the maximum ratio of ours to theirs; 0: no target
 	gate  float64 // the maximum ratio with the flag -gate; 0: one and a half times the field limit, if that is set
 
-	// maxTime is a target for our time, in nanoseconds. A row sets either maxTime or limit. The
-	// command with -gate checks only ratios, so a row with a maxTime may also set the field gate.
+	// maxTime is the longest time, in nanoseconds, that the side ours may take. A row sets either
+	// maxTime or limit. The flag -gate checks only ratios, so a row with a maxTime may set the
+	// field gate, too.
 	maxTime float64
 
 	// alone is the operation of the peer in one goroutine, without contention; nil for rows that

@@ -14,7 +14,7 @@ import (
 
 // TestPackages_HaveDocComments checks that every package has a doc comment.
 func TestPackages_HaveDocComments(t *testing.T) {
-	documented := map[string]bool{} // by directory
+	documented := map[string]bool{} // for each directory, whether its package has a doc comment
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -49,7 +49,7 @@ func TestPackages_HaveDocComments(t *testing.T) {
 // TestPackages_CheckForLeakedGoroutines checks that the tests of every package end with goleak, in
 // TestMain.
 func TestPackages_CheckForLeakedGoroutines(t *testing.T) {
-	checked := map[string]bool{} // by directory
+	checked := map[string]bool{} // for each directory, whether its tests end with goleak
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err

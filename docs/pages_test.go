@@ -177,7 +177,9 @@ func TestFigures_OfReadmeEqualThoseOfBenchmarksPage(t *testing.T) {
 		}
 		took, _, _ := strings.Cut(cells[4], " (")
 		if !strings.ContainsAny(cells[7], "×+") {
-			took = cells[1] // the target of this row is a time, so compare the time of the second column, and not the ratio
+			// The target of this row is a time and not a ratio, so compare it with the time in the
+			// second column.
+			took = cells[1]
 		} else if strings.HasPrefix(took, "–") {
 			continue
 		}

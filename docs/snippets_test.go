@@ -61,5 +61,5 @@ func readLines(s *ctxshutdown.Swansong, conn net.Conn, handle func(string)) {
 }
 
 func copyAll(s *ctxshutdown.Swansong, dst io.Writer, src io.Reader) {
-	io.Copy(dst, ctxshutdown.NewReader(s, src)) // what was read is written, whenever s ends
+	io.Copy(dst, ctxshutdown.NewReader(s, src)) // all bytes that were read are written, even if s ends meanwhile
 }
