@@ -140,7 +140,9 @@ func (c *Completion) endedByStop(ctx context.Context, ctxDone <-chan struct{}, c
 	for s := c.scope; s != nil; s = s.stoppedWith() {
 		// A context that only adds values has the Done channel of the context that it derives from.
 		if s.parentContext().Done() == ctxDone {
-			<-s.Done() // the scope s derives from ctx, but can end a moment after ctx, so wait for its end
+			// The scope s derives from ctx. Wait for its end, which can be a moment after that of
+			// ctx.
+			<-s.Done()
 			top = s
 		}
 	}

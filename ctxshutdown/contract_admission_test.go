@@ -498,7 +498,8 @@ func TestTryGuard_RefusesAfterContextAboveScopeIsCancelled(t *testing.T) {
 		}
 		s := from(ctx)
 		first, ok := s.TryGuard()
-		second, ok2 := s.TryGuard() // now the scope is in the child list of its parent, if it has one
+		// The first guard has put s into the child list of its parent, if it has one.
+		second, ok2 := s.TryGuard()
 		if !ok || !ok2 {
 			t.Errorf("%s: a running scope refuses", name)
 		}

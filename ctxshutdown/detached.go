@@ -27,7 +27,7 @@ type backgroundReader struct {
 	buf        []byte
 	data       []byte // the bytes in buf that no caller has taken
 	err        error  // the error to return after data
-	panicValue any    // the value of a panic of the source in the last read; take panics with it
+	panicValue any    // the value with which the source panicked in the last read; see take
 }
 
 // read returns the result of the last background read, if no caller has taken it yet. Otherwise it

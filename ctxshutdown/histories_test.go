@@ -199,10 +199,10 @@ func (h *history) context(i int, tier tierKind) (ctx context.Context, ended erro
 }
 
 // work models the first call of Work, which returns an ended context if the scope is forced, is
-// complete, or was complete before a late guard. If an ancestor context has ended, the scope learns
-// of that end only when one of its methods is called. If a guard was acquired before that, and no
-// method of a scope above has told the program that the scope was complete in between, then Work
-// may be alive.
+// complete, or was complete before a late guard. In one case Work may be alive although the scope
+// was complete. A scope learns that an ancestor context has ended only when one of the scope's
+// methods is called. Work may be alive if a guard is acquired before that, and no method has
+// reported the completion of the scope or of a scope above in between.
 func (h *history) work(i int) {
 	m := h.model[i]
 	m.worked = true

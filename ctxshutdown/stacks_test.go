@@ -183,7 +183,7 @@ func TestReport_CountsManyGuardsUnderConcurrency(t *testing.T) {
 				want["app/"+name] = each
 			}
 			stop, done := make(chan struct{}), make(chan struct{})
-			go func() { // the report may count these guards or not
+			go func() { // the report may contain guards of this goroutine, or none
 				defer close(done)
 				for !testkit.IsClosed(stop) {
 					child(root, opts...).Guard().Release()

@@ -85,8 +85,8 @@ func (r *records) take() []map[string]any {
 	return r.list
 }
 
-// giveUp calls Wait with a time-out of one second, so that a scope that is not complete notes when
-// a Wait gave up.
+// giveUp calls Wait with a time-out of one second. If s is not complete by then, the scope records
+// when this Wait gave up.
 func giveUp(s *ctxshutdown.Swansong) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -388,7 +388,8 @@ func (l lines) await(c claim) string {
 		select {
 		case line := <-l:
 			return line
-		// The cleanup might run only after another garbage collection.
+		// Do not wait for long: the cleanup, which writes the line, may need another garbage
+		// collection.
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

@@ -105,8 +105,9 @@ func (w *Writer) write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// writeDestination writes to the destination. If the Writer has a waker, the end of the context
-// wakes a blocked Write, and writeDestination returns errRefused if the context has ended before.
+// writeDestination writes to the destination. If the Writer has a waker and the context has already
+// ended, writeDestination writes nothing and returns errRefused. If the context ends later, the
+// waker wakes a blocked Write.
 func (w *Writer) writeDestination(p []byte) (int, error) {
 	w.waker.enter()
 	defer w.waker.leave()

@@ -263,7 +263,9 @@ func TestWriter_StopJustBeforeDestinationWriteWakesWrite(t *testing.T) {
 					ctx.remaining.Store(check + 1)
 					got := writing(w, "bytes")
 					time.Sleep(time.Minute)
-					ctx.endNow() // if Write called Err too rarely to end ctx, end ctx now that Write is blocked
+					// Write may have called Err too rarely to end ctx. Then end ctx now, while
+					// Write is blocked.
+					ctx.endNow()
 					if got := <-got; got.N != 0 || !errors.Is(got.Err, ctxshutdown.ErrShutdown) {
 						t.Errorf("Write: %v", got)
 					}
