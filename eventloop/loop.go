@@ -59,7 +59,8 @@ type loop struct {
 	panicked atomic.Bool           // whether a panic has stopped the loop
 	site     string                // file and line of the call of New
 
-	// Only the loop's goroutine uses the following fields. Producers read the fields before them.
+	// Only the loop's goroutine uses the fields below. The padding keeps them off the cache line of
+	// the fields above, which producers read.
 	_        [64]byte
 	chunk    *chunk // the chunk whose callbacks are being run
 	at       int    // the index of the next callback in the chunk

@@ -89,7 +89,8 @@ func (l *waitList[T]) add(what T) *waiter[T] {
 	return w
 }
 
-// next removes the first entry, which the caller has queued.
+// next removes the first entry and wakes the goroutine that waits for it. The caller has put the
+// function or job of the entry into the queue.
 func (l *waitList[T]) next() {
 	close((*l)[0].queued)
 	*l = slices.Delete(*l, 0, 1)

@@ -18,7 +18,7 @@ type tracer struct {
 	ctxkey.Tracer // nil if the scope is not traced
 	scope         *ctxshutdown.Swansong
 	slow          *stopwatch    // the stopwatch of the loop; nil if there is none
-	guards        *atomic.Int32 // the counter moreGuards of the loop; nil in a pool
+	guards        *atomic.Int32 // points to the field moreGuards of the loop; nil in a pool
 }
 
 func newTracer(s *ctxshutdown.Swansong, slow *stopwatch, guards *atomic.Int32) tracer {
