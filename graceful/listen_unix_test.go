@@ -79,7 +79,8 @@ func TestListen_NoClientIsRefusedDuringRestart(t *testing.T) {
 		t.Run(network, func(t *testing.T) {
 			address := "127.0.0.1:0"
 			if network == "unix" {
-				dir, err := os.MkdirTemp("", "") // t.TempDir is too long for the path of a socket
+				// The path of t.TempDir would be too long for a socket.
+				dir, err := os.MkdirTemp("", "")
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -51,7 +51,9 @@ func TestRun_PanicThatStopsLoopStartsDrainAndIsReturned(t *testing.T) {
 					<-process(t, s).LameDuck()
 					took = time.Since(began)
 					<-s.Done()
-					time.Sleep(time.Nanosecond) // the clock of the bubble advances only when the panic has been written
+					// The clock of the bubble advances only when all goroutines are blocked. So
+					// when Sleep returns, the panic has been written.
+					time.Sleep(time.Nanosecond)
 					testkit.Equal(t, "written during the drain", b.out.String(), "graceful: a panic has stopped the event loop \"ledger\": oops\n\nthe stack\n")
 					testkit.Equal(t, "cause of the stop", testkit.ErrorText(context.Cause(s)), `graceful: a panic has stopped the event loop "ledger": oops`)
 					if test.f != nil {
@@ -155,7 +157,9 @@ func TestRun_WritesPanicBeforeDrainEnds(t *testing.T) {
 				b.run(func(s *ctxshutdown.Swansong) error {
 					s.Go(func(context.Context) {
 						<-s.Done()
-						time.Sleep(time.Nanosecond) // the clock of the bubble advances only when the panic has been written
+						// The clock of the bubble advances only when all goroutines are blocked. So
+						// when Sleep returns, the panic has been written.
+						time.Sleep(time.Nanosecond)
 						if got := b.out.String(); !strings.HasPrefix(got, test.want) {
 							t.Errorf("written during the drain:\n%s", got)
 						}

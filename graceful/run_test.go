@@ -386,7 +386,7 @@ func TestExtend_GivesDrainMoreTimeUpToLimit(t *testing.T) {
 			ask(20 * s) // 15 s are left, so the end moves by 5 s
 			<-r.Done()  // the scope is stopped after 5 s
 			ask(s)      // this changes nothing, because more time is left
-			ask(16 * s) // the end moves by 1 s
+			ask(16 * s) // 15 s are left, so the end moves by 1 s
 			ask(0)
 			ask(-s)
 			time.Sleep(14 * s) // now 2 s are left

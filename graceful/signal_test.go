@@ -187,7 +187,7 @@ func worker(until func(s *ctxshutdown.Swansong) <-chan struct{}) func(s *ctxshut
 	return func(s *ctxshutdown.Swansong) error {
 		jobs, _ := ctxshutdown.WithCancel(s.Work(), ctxshutdown.WithName("jobs"))
 		jobs.Go(func(context.Context) { <-until(s) })
-		printPhases(s) // printPhases is called last, because the test sends a signal when it reads the first phase
+		printPhases(s) // the last call: the test sends a signal when it reads the first phase
 		<-s.Done()
 		return nil
 	}

@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// A program is a running program of one step.
+// A program is a running process of the program that one step of the guide shows.
 type program struct {
 	*testing.T
 	cmd   *exec.Cmd

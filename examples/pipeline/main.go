@@ -144,7 +144,8 @@ func run(first, second context.Context, args []string, stderr io.Writer) (code i
 		logf("stopped: lines read: %d, written: %d (%.0f per second); run the program again to continue at line %d", p.read.Load(), written, rate, written+1)
 	}
 	if first.Err() == nil {
-		return exitFailed // without a signal, only a drain that was too slow leads here
+		// No signal has come, so the drain took longer than drainTimeout and was cut short.
+		return exitFailed
 	}
 	return exitInterrupted
 }

@@ -329,7 +329,9 @@ func TestStart_DrainProcessesAllLinesReadFromStream(t *testing.T) {
 	for p.read.Load() == 0 {
 		runtime.Gosched()
 	}
-	s.Shutdown() // the buffer contains far more lines than can be in progress
+	// The buffer of the pipe contains far more lines than the stages can have in progress, so the
+	// stop comes while most of them are unread.
+	s.Shutdown()
 	if err := s.Completion().Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}

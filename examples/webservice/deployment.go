@@ -19,7 +19,7 @@ type deployment struct {
 	addr       string
 	serverDone chan error // receives the result when the server has ended
 	loadDone   chan error // receives the result when the load generator has ended
-	tally                 // valid after a receive from loadDone
+	tally                 // the counts of the load generator; complete after a receive from loadDone
 }
 
 // start starts a server in the given role, with its files in dir, and then the load generator. The
