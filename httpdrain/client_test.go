@@ -18,7 +18,7 @@ func TestServe_KeepsIdleConnectionsOfProxyThatSendsRequestsOnOthers(t *testing.T
 		name     string
 		idleFrom string        // address of the client with the idle connection; the active client has 10.0.0.1
 		active   int           // number of requests that the active client sends, every 500 ms, the first one at the stop
-		want     time.Duration // how long after the stop the idle connection is closed
+		want     time.Duration // time from the stop to the close of the idle connection
 		opts     []httpdrain.Option
 	}{
 		{"the same client", "10.0.0.1:1000", 1, time.Second, nil},

@@ -148,9 +148,9 @@ type connActions uint16
 
 const (
 	holdHijacked    connActions = 1 << iota // acquire a guard that is held until the hijacked connection is closed
-	releaseHijacked                         // release the guard of holdHijacked
+	releaseHijacked                         // release the guard that holdHijacked has acquired
 	holdResponse                            // acquire a guard that is held until the response is written
-	releaseResponse                         // release the guard of holdResponse
+	releaseResponse                         // release the guard that holdResponse has acquired
 	revealDeadline                          // set on the socket the deadline that readDeadline has so far only recorded
 	resumeReads                             // lift the deadline that ended the server's read
 	endReads                                // end the server's read by a deadline in the past, so that the server closes the connection

@@ -58,7 +58,9 @@ func TestDebug_DrainSendsWholeResponseOnConnectionWithEventStream(t *testing.T) 
 		p.send(preface + frame(4, 0, "") + request2(1, "/slow") + request2(3, "/events"))
 		synctest.Wait()
 		v.s.Shutdown()
-		time.Sleep(10 * time.Millisecond) // the first GOAWAY follows when the client has been quiet for 5 ms
+		// Wait for the first GOAWAY, which the server sends when the client has been quiet for 5
+		// ms.
+		time.Sleep(10 * time.Millisecond)
 		synctest.Wait()
 		slow.limited.Store(true)
 		p.send(frame(6, 0, "01234567")) // the server answers this ping; slow delays all reads after that of the answer

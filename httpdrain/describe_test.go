@@ -35,8 +35,8 @@ func TestSummary_CountsScopeCreatedByHandlerBesideItsRequest(t *testing.T) {
 	}
 	close(leave)
 	p.readResponse(200, "ok")
-	// The handler may return a little after the client has received the response. Only then does
-	// the summary name no request.
+	// The handler may return a little after the client has received the response. Until then, the
+	// summary names its request.
 	want := "1 connection and unnamed work ×1"
 	for end := time.Now().Add(20 * time.Second); v.s.GuardReport().Summary() != want && time.Now().Before(end); {
 		runtime.Gosched()

@@ -33,7 +33,7 @@ type drain struct {
 	mu       sync.Mutex
 	conns    map[*conn]int // for each connection, how often it was added minus how often it was removed, see move
 	count    [roleGone]int // number of connections in each role; a role says what the drain waits for on a connection
-	accepted bool          // the last connection has been accepted
+	accepted bool          // the last connection has been accepted: the listener returns no more
 	quiet    chan struct{} // closed when only hijacked connections and event streams of the Debug page are left
 	empty    chan struct{} // closed when only event streams of the Debug page are left
 	silent   []Cut         // connections that the drain closed in the middle of a header

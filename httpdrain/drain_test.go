@@ -109,7 +109,8 @@ func TestServe_ServesConnectionsThatWaitForAcceptOfTLSListener(t *testing.T) {
 	v := startOn(t, tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{certificate()}}), handler(ok), longLinger)
 	p := dial(t, v.addr)
 	v.s.Shutdown()
-	time.Sleep(50 * time.Millisecond) // by then, Serve would have closed the listener if it thought that it had no SetDeadline
+	// If Serve took ln for a listener without SetDeadline, it would close ln during this pause.
+	time.Sleep(50 * time.Millisecond)
 	close(ln.stop)
 	p = newPeer(t, tls.Client(p.Conn, &tls.Config{InsecureSkipVerify: true}))
 	p.send(get)

@@ -132,7 +132,8 @@ func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState
 	additional.Protocols = new(http.Protocols)
 	additional.Protocols.SetUnencryptedHTTP2(true)
 	additional.TLSConfig, additional.TLSNextProto = nil, nil
-	additional.ReadHeaderTimeout = prefaceTimeout // net/http uses this timeout only until the preface is read
+	// net/http uses ReadHeaderTimeout until it has read the preface of HTTP/2, and not later.
+	additional.ReadHeaderTimeout = prefaceTimeout
 	additional.BaseContext = nil
 	additional.ConnContext = func(context.Context, net.Conn) context.Context { return c.base }
 	additional.DisableGeneralOptionsHandler = true // serveGeneral answers OPTIONS *, unless the user has disabled that

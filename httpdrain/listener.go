@@ -57,7 +57,7 @@ type listener struct {
 	timeouts int // number of consecutive timeouts of Accept after the stop
 
 	mu          sync.Mutex
-	setDeadline func(time.Time) error // the method SetDeadline of queue; nil if it has none that works
+	setDeadline func(time.Time) error // the method SetDeadline of queue; nil if queue has none, or has one without effect
 	timer       *time.Timer           // closes the listener if Accept does not return although its deadline has passed
 	interval    time.Duration         // the duration with which the field timer is set
 	steps       int                   // how many times more the field timer must expire before the listener is closed

@@ -27,7 +27,7 @@ var longAgo = time.Unix(1, 0)
 // Both are done on a TCP connection only, and only while no other code can set a deadline on it:
 // the listener is of package net, and no hook, Hijack or NetConn has returned the connection.
 type readDeadline struct {
-	isLifted atomic.Bool // no deadline is set; the other fields are guarded by conn.mu
+	isLifted atomic.Bool // no deadline is set; conn.mu guards the fields below, but not this one
 
 	isExclusive    bool // no other code can set a deadline on the socket
 	socketIsLifted bool // the socket has no deadline

@@ -44,7 +44,8 @@ func (c *tlsConn) HandshakeContext(ctx context.Context) error {
 	return err
 }
 
-// ConnectionState is called by net/http before the first Read, and from Go 1.27 on after
+// ConnectionState does the handshake unless that is done, and serves the connection if its protocol
+// is not HTTP/1. net/http calls ConnectionState before the first Read, and from Go 1.27 on after
 // HandshakeContext.
 func (c *tlsConn) ConnectionState() tls.ConnectionState {
 	if !c.didHandshake {

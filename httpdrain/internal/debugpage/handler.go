@@ -25,7 +25,8 @@ type Options struct {
 	// true.
 	LocalOnly bool
 	// IsOfService reports whether a request came to the listener of a service, to which proxies
-	// forward the requests of other machines. If it is nil, no request did.
+	// forward the requests of other machines. A nil IsOfService stands for a function that always
+	// returns false.
 	IsOfService func(*http.Request) bool
 	// WithToken permits the requests that have Token, from anywhere, and no others. If Token is
 	// empty, no request is permitted.

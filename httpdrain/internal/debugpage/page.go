@@ -86,7 +86,7 @@ func renderUpdate(now *snapshot, filter string) []byte { return execute("live", 
 func execute(name string, now *snapshot, filter string) []byte {
 	var b bytes.Buffer
 	if err := loadAssets().page.ExecuteTemplate(&b, name, newPage(now, filter)); err != nil {
-		panic(err) // only a mistake in the template leads here, and the tests would find it
+		panic(err) // the template has a mistake, which the tests would find
 	}
 	return b.Bytes()
 }

@@ -18,9 +18,9 @@ const (
 )
 
 // stream answers r with an event for each observed change, until the scope is complete or forced,
-// or the client is gone. It uses no other goroutine than that of the request. When the client has
-// read one event, the next one is rendered from the newest snapshot, so a slow client misses
-// snapshots and delays nothing else.
+// or the client is gone. It uses only the goroutine of the request. It renders an event only when
+// the client has read the previous one, and then from the newest snapshot. So a slow client misses
+// snapshots, and delays nothing but its own events.
 func (h *handler) stream(w http.ResponseWriter, r *http.Request, filter string) {
 	if h.options.OnStream != nil {
 		h.options.OnStream(w, r)

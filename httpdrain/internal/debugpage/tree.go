@@ -157,8 +157,8 @@ func (n *node) normalize(running bool) {
 	slices.SortFunc(n.Children, compareByAge)
 }
 
-// joinOnlyChild merges n with its only child, unless they hold different numbers of guards. It
-// reports whether it has merged them.
+// joinOnlyChild merges n with its only child if the child stands for all guards of n, and reports
+// whether it has done so.
 func (n *node) joinOnlyChild() bool {
 	child := n.Children[0]
 	switch {

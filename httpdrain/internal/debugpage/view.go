@@ -27,7 +27,7 @@ type view struct {
 	Requests []request  `json:"requests,omitempty"` // the oldest requests, without those that Tree names
 	Blockers []blocker  `json:"blockers"`           // at most maxBlockers, those with the oldest guards first
 	Filter   string     `json:"filter,omitempty"`
-	IsTraced bool       `json:"-"` // the age of some guard is known, or no guard is held; else the page explains WithTrace
+	IsTraced bool       `json:"-"` // the age of some guard is known, or no guard is held; if false, the page explains WithTrace
 	Tree     *node      `json:"tree"`
 	Timeline timeline   `json:"timeline"`
 }

@@ -101,9 +101,9 @@ http:// {
 }
 `
 
-// Traefik connects to the other server only with the middleware retry, which repeats a request
-// unless it has connected and sent a part of it. It may choose the server that is away many times
-// in a row, so it is given more attempts than it can need.
+// If one of the two servers does not listen, Traefik tries the other one only with the middleware
+// retry. That repeats a request unless Traefik has connected and sent a part of it. Each attempt
+// may choose the same server again, so there are more attempts than Traefik can need.
 const traefikConfig = `
 http:
   routers:

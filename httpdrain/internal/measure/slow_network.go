@@ -145,7 +145,8 @@ func farClient(conn net.Conn, think time.Duration, t *tally) {
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	for keep := true; keep; {
-		// In the pause, the client notices the end of the connection.
+		// Read during the pause between two requests, so that the client notices if the server
+		// closes the connection.
 		conn.SetReadDeadline(time.Now().Add(think/2 + rand.N(think+1)))
 		if _, err := in.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
 			return
