@@ -370,8 +370,8 @@ func TestServe_DoesNotWaitForIncompleteHandshake(t *testing.T) {
 			defer silent.Close()
 			_, err = io.WriteString(silent, c.sends)
 			testkit.Equal(t, "Write", err, nil)
-			// The server accepts connections in order, so after this call on a later connection it
-			// has also accepted the silent one.
+			// The server accepts connections in order. So when a call on a later connection has
+			// returned, the server has accepted the connection silent, too.
 			_, err = r.client(t, grpc.WithTransportCredentials(c.client)).UnaryCall(limit(t), &pb.SimpleRequest{})
 			testkit.Equal(t, "a call", err, nil)
 			s.Shutdown()

@@ -93,7 +93,7 @@ func ExampleServe() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /export/{year}", func(w http.ResponseWriter, r *http.Request) {
 		s.Force(errors.New("the export takes too long"))
-		time.Sleep(50 * time.Millisecond) // this handler disregards its context, too
+		time.Sleep(50 * time.Millisecond) // the handler does not notice that its context has ended
 	})
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

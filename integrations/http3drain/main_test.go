@@ -52,7 +52,7 @@ type service struct {
 	done    chan error // receives the result of Serve
 	router  *router
 	clients atomic.Int32
-	far     time.Duration // how much longer a packet takes to a client that connects from now on
+	far     time.Duration // clients that connect from now on have this additional delay, in each direction
 	stop    chan struct{} // stops the server when it is closed; a test may close it
 }
 

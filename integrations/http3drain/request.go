@@ -139,7 +139,8 @@ func (c *conn) streamOf(r *http.Request) *stream {
 			return s
 		}
 	}
-	return &stream{opened: time.Now()} // a stand-in: the drain does not know it, and does not wait for this request
+	// The stream is unknown, so the drain does not wait for this request.
+	return &stream{opened: time.Now()}
 }
 
 // A request is the ResponseWriter that a handler gets.

@@ -23,7 +23,7 @@ func Example() {
 
 	g := app.Guard()
 	defer g.Release()
-	families, err := reg.Gather() // promhttp does this in each scrape
+	families, err := reg.Gather() // the handler of promhttp calls Gather for each scrape
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -45,7 +45,7 @@ func HTTPDrain(t *testing.T) httpdrain.Stats {
 		for _, c := range late {
 			io.WriteString(c, request[:1])
 		}
-		time.Sleep(time.Second) // longer than the linger, after which WithRetryAfter refuses requests
+		time.Sleep(time.Second) // longer than the linger, after which the server answers requests with 503
 		for _, c := range late {
 			io.WriteString(c, request[1:])
 		}

@@ -13,8 +13,8 @@ import (
 // DefaultTop is the default number of scope paths that have their own series.
 const DefaultTop = 20
 
-// Paths of series that do not belong to one scope path. They are in parentheses, because few scopes
-// have such a name.
+// Other and Unnamed take the place of a path in series that do not belong to a single scope path.
+// They are in parentheses, because few scopes have such a name.
 const (
 	Other   = "(other)"   // the sum of all paths without a series of their own
 	Unnamed = "(unnamed)" // scopes without a path: neither they nor their ancestors have a name
