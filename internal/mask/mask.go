@@ -59,8 +59,9 @@ const filterBits = 16
 
 func hash(key uint32) uint32 { return key * 0x9E3779B1 >> (32 - filterBits) }
 
-// mayStart reports whether a text can have these first bytes. It exists for speed: it rules out
-// almost every position of a log line without a look into the map.
+// mayStart reports whether a text may begin with the bytes that key stands for. It exists for
+// speed: for almost every position in a log line it returns false, and the map need not be
+// searched.
 func (m *Masker) mayStart(key uint32) bool { return m.filter[hash(key)/64]&(1<<(hash(key)%64)) != 0 }
 
 // lengthAt returns the length of the longest text that begins at index i of s, and 0 if none begins

@@ -144,8 +144,8 @@ func TestMasker_MasksEachLongLineOfMultilineSecret(t *testing.T) {
 	testkit.Equal(t, "base64", strings.HasPrefix(m.Mask(base64.StdEncoding.EncodeToString([]byte(key))), "***"), true)
 }
 
-// split masks a line in pieces, as a reader of a stream does: it passes only as many bytes as Split
-// needs, which are limit plus Lookahead.
+// split masks a line in pieces, as a reader of a stream does: in each call it passes to Split only
+// as many bytes as Split needs for one piece: limit plus Lookahead.
 func split(m *mask.Masker, line string, limit int) (pieces []string) {
 	seen, covered := "", 0
 	for {

@@ -173,7 +173,8 @@ func (w *world) walk() {
 	}
 }
 
-// ask asks whether n is complete or was complete before, as the first call of Work does.
+// ask calls HasCompleted of n, as the first call of Work does. HasCompleted reports whether n is
+// complete or was complete before.
 func (w *world) ask(n *packed.Node) {
 	wasComplete := n.IsComplete()
 	if hasCompleted := n.HasCompleted(); wasComplete && !hasCompleted {

@@ -36,7 +36,7 @@ type Node struct {
 	collisions atomic.Uint32 // a time window, and the number of collisions in it; see noteCollision
 	done       chan struct{} // the open channel of Done; nil if there is none
 	children   *Node         // the ring of linked children; see push
-	linked     int           // the number of children in the ring
+	linked     int           // the number of linked children
 
 	next, prev *Node // neighbours in the ring of the parent's children; guarded by the parent's mu
 }

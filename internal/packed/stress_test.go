@@ -317,8 +317,8 @@ func (p *population) work(r *rand.Rand, n int) {
 	}
 }
 
-// checkDone checks the channels of the member above while a guard of m is held. The guard may be a
-// late one.
+// checkDone checks the Done channels of above, which is m or an ancestor of m, while a guard of m
+// is held. The guard may be a late one.
 func (p *population) checkDone(m, above *member) {
 	earlier := above.Done()
 	p.withGuard(m, func() {

@@ -48,7 +48,7 @@ type stripes struct {
 	factor atomic.Uint64 // multiplier of the hash in index; always odd
 	shift  uint8         // right shift that reduces a hash to an index of cells
 	cells  []stripe
-	_      [128 - 40]byte // keeps other writes off the line that every acquisition reads
+	_      [128 - 40]byte // keeps writes to other data off the cache line that every acquisition reads
 }
 
 // A stripe fills two cache lines, because some processors fetch lines in pairs.

@@ -175,7 +175,9 @@ func walk(scan func() (found []Member, unsure bool), leads func(Member) bool) []
 			return found
 		}
 		if foundNone = !others; unsure {
-			time.Sleep(time.Millisecond) // poll: no event tells that an unknown state has become known
+			// No event says when the process that may be a member can be recognized, so scan again
+			// after a while.
+			time.Sleep(time.Millisecond)
 		}
 	}
 }

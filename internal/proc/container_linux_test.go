@@ -369,8 +369,8 @@ func TestKill_ManyCallsShareOneSearchForDescendants(t *testing.T) {
 	}
 	finishSearch()
 	awaitDone(t, p)
-	// One search belongs to the kill, one finds the processes that the leader left behind, and one
-	// checks that none are left.
+	// Three searches are enough: one for the signal of all calls of Kill, one that finds the
+	// processes that the leader has left behind, and one that finds none left.
 	if n := p.Searches(); n > 3 {
 		t.Errorf("a hundred signals took %d searches", n)
 	}
@@ -622,8 +622,8 @@ func TestProcess_IsKilledWhenParentDies(t *testing.T) {
 }
 
 // If a process is not known to have ended when End gives up, End returns ErrUnconfirmed. The test
-// gives the processes no time to end. A process can still end before End gives up, so the test
-// tries several.
+// gives the process no time to end. It can nevertheless end before End gives up, so the test makes
+// up to a hundred attempts.
 func TestEnd_ReturnsErrUnconfirmedIfProcessRunsAtGiveUpDeadline(t *testing.T) {
 	for range 100 {
 		p := start(t, self("ignore"))

@@ -73,9 +73,9 @@ func containmentBelow(dirs []string) proc.Containment {
 	return c
 }
 
-// ownDirectory returns a containment whose cgroup contains the cgroups of a test. In the directory
-// of this program, every program that starts a process removes the cgroups that dead programs have
-// left.
+// ownDirectory returns a containment whose cgroup is to contain the cgroups of a test. They cannot
+// be in the directory of this program's cgroups: there, every program that starts a process removes
+// the cgroups of dead programs.
 func ownDirectory(t *testing.T) proc.Containment {
 	c := proc.NewContainment()
 	c.Make()

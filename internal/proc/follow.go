@@ -72,7 +72,9 @@ func (p *Process) awaitExit() {
 	p.contain.awaitExit()
 	for {
 		if p.onLeaderExit != nil {
-			p.onLeaderExit() // may call Follow, which changes the result of p.main
+			// onLeaderExit may call Follow. Then main returns the process that has taken the place
+			// of the leader.
+			p.onLeaderExit()
 		}
 		m, ok := p.main()
 		if !ok {

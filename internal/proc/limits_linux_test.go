@@ -62,8 +62,8 @@ func init() {
 // needs is enabled already, and even if the move fails. With processes of other programs in the
 // cgroup, it writes nothing and returns an error. While it writes, no other call of enable does.
 //
-// The cgroup is a directory with the files that the kernel would have: few machines that run this
-// test let a program enable a controller.
+// The cgroup of the test is an ordinary directory with the files that a real one has, because few
+// machines that run this test let a program enable a controller.
 func TestLimits_ProgramLeavesCgroupThatIsThreaded(t *testing.T) {
 	const moved = "PID to swansong.main/cgroup.procs, "
 	for _, c := range []struct{ on, others, refuses, want string }{

@@ -74,7 +74,7 @@ func init() {
 			return proc.PIDs()
 		})
 		for _, cmd := range orphans {
-			cmd.Process.Signal(syscall.SIGTERM) // ends the processes that have not received SIGKILL before
+			cmd.Process.Signal(syscall.SIGTERM) // ends the process unless it has received SIGKILL before
 			fmt.Println(cmd.Wait())
 		}
 	}
@@ -265,7 +265,7 @@ func TestStart_KillsOnlyProcessesThatShouldHaveDiedWithDeadProgram(t *testing.T)
 	awaitDone(t, start(t, self("next "+ns)))
 	got, want := map[string]string{}, map[string]string{}
 	for name, cmd := range running {
-		cmd.Process.Signal(syscall.SIGTERM) // ends the processes that have not received SIGKILL before
+		cmd.Process.Signal(syscall.SIGTERM) // ends the process unless it has received SIGKILL before
 		got[name], want[name] = fmt.Sprint(cmd.Wait()), "signal: terminated"
 		if strings.HasPrefix(name, "of a dead program") {
 			want[name] = "signal: killed"

@@ -80,7 +80,8 @@ func (o *Output) read(p []byte) (int, error) {
 	// The process has been reaped, so everything that it wrote is in the pipe. Read that without
 	// waiting for more.
 	n, err := ReadNow(o.file, p[:min(len(p), o.drain)])
-	if errors.Is(err, os.ErrDeadlineExceeded) { // Pause or Resume has set a deadline; the pipe may not be empty
+	// Pause or Resume has set a deadline, which has ended the read; the pipe may contain more.
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		o.file.SetReadDeadline(time.Time{})
 		return 0, err
 	}
