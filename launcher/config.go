@@ -343,7 +343,7 @@ type Listen struct {
 // Launchers can share a Dir if no two of their groups have the same name. Otherwise each would
 // remove the other's files.
 type LogConfig struct {
-	Path     string // one file for all processes; Path and Dir can be relative to the launcher's working directory
+	Path     string // one file for all processes; if Path or Dir is relative, it begins in the launcher's working directory
 	Dir      string `yaml:"dir"`                    // one file for each process, named after its id, with the extension .log
 	MaxSize  int64  `yaml:"max_size" form:"bytes"`  // bytes after which a file is rotated; default 10 MiB
 	MaxFiles int    `yaml:"max_files" form:"files"` // number of rotated files to keep: Path.1, Path.2 and so on; default 4, negative: none

@@ -92,7 +92,8 @@ func TestStart_RefusesInvalidConfiguration(t *testing.T) {
 
 // Secrets are neither in errors nor in events.
 func TestStart_ShowsNoSecretsInErrorsAndEvents(t *testing.T) {
-	const secret, argument = "hunter2", "swordfish" // nothing says that the argument is secret, so it is not masked
+	// The launcher cannot know that the argument is secret, so it does not mask it.
+	const secret, argument = "hunter2", "swordfish"
 	g := runners("web", 1)
 	g.Env = append(g.Env, secret)
 	_, err := launcher.Start(context.Background(), launcher.Config{Dir: shortDir(t), Groups: []launcher.GroupConfig{g}})

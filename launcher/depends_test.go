@@ -26,7 +26,7 @@ func TestConditions_GroupStartsWhenItsDependenciesMeetThem(t *testing.T) {
 	h := launch(t, never, migrate, web)
 	h.waitForState("migrate-1", launcher.Ready)
 	h.readUntil("slow is started", func(e launcher.Event) bool { return e.Process == "slow-1" })
-	// Wait until web has seen that slow is started, and waits only for migrate.
+	// Wait until the group web no longer waits for slow, which is started, but only for migrate.
 	for late := time.Now().Add(tooLong); ; time.Sleep(time.Millisecond) {
 		if got, _ := h.GroupHealth("web"); got.Message == "waits for migrate (completed)" {
 			break

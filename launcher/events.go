@@ -8,7 +8,7 @@ type Kind = events.Kind
 const (
 	Transition Kind = events.Transition // a process has changed its state
 	Signalled  Kind = events.Signalled  // a signal was sent to a process, or to it and all its descendants
-	GraceOver  Kind = events.GraceOver  // a process still drains after its grace period, which is not enforced
+	GraceOver  Kind = events.GraceOver  // a process still drains although its grace period is over, and may go on until the maximum
 	Extension  Kind = events.Extension  // a process has asked for more time to stop
 	Adopted    Kind = events.Adopted    // a process that an earlier launcher started has been adopted
 	// MainProcess reports that a process has named another one, which it has started, as the main

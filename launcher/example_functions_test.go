@@ -204,7 +204,7 @@ func ExampleInt() {
 func ExampleDefaultGroup() {
 	g := launcher.DefaultGroup()
 	g.Name, g.Command = "sleeper", []string{"sleep", "60"}
-	g.Restart.CrashLimit = 0 // no limit, and not the default
+	g.Restart.CrashLimit = 0 // 0 means no limit here, and not the default
 	g.Shutdown.SIGTERMTimeout = 0
 	fmt.Println(g.Desired, g.HealthCheckTimeout, g.Restart.MinBackoff, g.Bound())
 	// Output:

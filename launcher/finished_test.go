@@ -71,7 +71,7 @@ func TestFinished_WaitsWhileProcessRunsOrIsToBeStarted(t *testing.T) {
 	testkit.Equal(t, "state of the second try", stateOf(h, "slow-2"), launcher.Complete)
 }
 
-// A stop of the launcher ends the wait.
+// Finished returns an error when the launcher is stopped.
 func TestFinished_ReturnsWhenLauncherIsStopped(t *testing.T) {
 	h := launch(t, runners("web", 1)).ready()
 	result := make(chan error)

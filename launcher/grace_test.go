@@ -34,7 +34,7 @@ func init() {
 		life.Readiness.Set(client.Ready, "")
 		life.Shutdown.Run(context.Background(), func(ctx context.Context) error {
 			var t drainTimes
-			t.Received = time.Now() // a little after the launcher has sent the request to stop
+			t.Received = time.Now() // the launcher has sent the request to stop a little earlier
 			t.Deadline, _ = ctx.Deadline()
 			writeTimes(args[0], t)
 			if len(args) > 1 {

@@ -34,7 +34,7 @@ type Manager struct {
 	groupsScope *ctxshutdown.Swansong // a child of scope, and the parent of the scopes of the groups
 	events      *events.Hub
 	counter     counter
-	host        *process.Host // what all processes share
+	host        *process.Host // what the processes of all groups use together
 	lock        *os.File      // the locked file of the directory
 	server      *admin.Server
 	running     sync.WaitGroup // counts the goroutines of the groups

@@ -62,7 +62,9 @@ func TestTransport_RefusesProcessWhoseCertificateIsOfAnotherCA(t *testing.T) {
 		if e = h.waitForState("web-1", launcher.Unhealthy); strings.Contains(e.Message, "signed by unknown authority") {
 			return
 		}
-		h.close() // on a very busy machine, the processes might not have presented their certificates yet
+		// The machine may be so busy that the time ended before the process had presented its
+		// certificate. Try again with more time.
+		h.close()
 	}
 	t.Errorf("reason is %q, want one about the authority", e.Message)
 }

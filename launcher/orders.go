@@ -105,8 +105,8 @@ func (m *Manager) carryOut(ctx context.Context, name string, o order) error {
 
 // An order is what an operator wants of a group.
 type order struct {
-	// give has the controller of the group, which is locked, carry out the order from now on, or
-	// returns why the order is refused.
+	// give tells the controller of the group to carry out the order from now on, or returns why the
+	// order is refused. The caller has locked the group.
 	give  func(g *group) (*controller.Result, error)
 	await func(g *group, ctx context.Context, r *controller.Result) error
 }

@@ -619,7 +619,7 @@ func TestReload_KeepsRemovedGroupUntilRouterCallReturns(t *testing.T) {
 	web.Restart.Policy = launcher.Never
 	web.Listen = []launcher.Listen{{Address: freeAddress(t)}}
 	check := func(ctx context.Context) error {
-		conn, err := net.Dial("tcp", web.Listen[0].Address) // web-1 has ended, but the launcher still listens
+		conn, err := net.Dial("tcp", web.Listen[0].Address) // the process web-1 has ended, but its listener is still open
 		close(removing)
 		if err != nil {
 			return err

@@ -87,8 +87,8 @@ func (u *upgrader) upgrade(ctx context.Context, program, reason, id string, dry 
 		return fail(err)
 	}
 	defer m.host.Gate.Open()
-	// Signals are caught before the last check whether the launcher stops, so that none is lost
-	// after it.
+	// Catch signals from now on: a signal that comes after the last check whether the launcher is
+	// being stopped, which follows below, must not be lost.
 	signals := upgrade.CatchSignals()
 	defer signals.Stop()
 	open, resume, err := u.suspend()

@@ -49,7 +49,7 @@ type ReadinessCoordinator struct {
 	message  string
 	reported Readiness // the state that onChange was last called with
 	checks   map[string]func() bool
-	panicked map[string]bool // checks whose panic has been reported
+	panicked map[string]bool // checks that have panicked; only the first panic of a check is reported
 }
 
 // NewReadinessCoordinator returns the coordinator of the process with this id. [Serve] calls it for

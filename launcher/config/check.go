@@ -264,8 +264,8 @@ func (k *checker) overlap(used []listener, key, network, text string) (_ listene
 // labels are accepted by DNS, Kubernetes, systemd, Nomad and file systems. A label cannot be "..".
 var labels = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// label checks a name by the strictest rules of all targets, so that a group that runs here can
-// also be exported.
+// label checks that a name is permitted by all targets of an export, so that every group that the
+// launcher runs can also be exported.
 func (k *checker) label(key, name string) {
 	k.must(name == "" || labels.MatchString(name), key, "must be up to 63 of a-z, 0-9 and -, begin with a letter and not end with -, not %q", name)
 }

@@ -233,8 +233,8 @@ func (d *decoder) dependencies(n *yaml.Node, key string, g *Group) {
 		var c launcher.Condition
 		d.value(value, at, &setting{}, reflect.ValueOf(&c).Elem())
 		switch {
-		// Package launcher takes an empty condition for healthy. In a file it is an error, which
-		// only this check reports.
+		// To package launcher, an empty condition means healthy. In a file an empty condition is an
+		// error, which is reported here.
 		case !slices.Contains(spec.Choices(c), string(c)) && !d.unset && !d.wrong[at]:
 			d.fail(at, "must be started, healthy or completed, not %q", c)
 		case c != launcher.IsHealthy:
@@ -300,7 +300,8 @@ func (d *decoder) pairs(n *yaml.Node, key string, f func(name, value *yaml.Node,
 	visit(n, false)
 }
 
-// merged returns the nodes that a merge key refers to: one, or a list.
+// merged returns the nodes to which the value n of a merge key (<<) refers: n itself, or the
+// elements of n if it is a list.
 func (d *decoder) merged(n *yaml.Node, key string) []*yaml.Node {
 	switch n = d.follow(n, key); {
 	case n == nil:

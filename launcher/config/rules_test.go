@@ -80,7 +80,7 @@ func TestParse_ReportsEachBrokenRuleOnce(t *testing.T) {
 		{"startupProbe: {tcpSocket: {port: 1}, initialDelaySeconds: 25h}", "", "f:2:51: process_groups[0].startupProbe.initialDelaySeconds: must be 0s to 24h0m0s, not 25h0m0s"},
 		{"startupProbe: {tcpSocket: {port: 1}, terminationGracePeriodSeconds: 11}", "", "f:2:51: process_groups[0].startupProbe.terminationGracePeriodSeconds: 11s is longer than max_duration, 10s"},
 		{"readinessProbe: {tcpSocket: {port: 1}, terminationGracePeriodSeconds: 1}", "", "f:2:53: process_groups[0].readinessProbe.terminationGracePeriodSeconds: has no effect: a readiness probe stops no process"},
-		{"watchdog: 5s, protocol: grpc", "", "f:2:14: process_groups[0].watchdog: needs protocol auto or notify: others send no WATCHDOG=1"},
+		{"watchdog: 5s, protocol: grpc", "", "f:2:14: process_groups[0].watchdog: needs protocol auto or notify: by other protocols, a process sends no WATCHDOG=1"},
 		{"liveness: {interval: -1s}", "", "f:2:25: process_groups[0].liveness.interval: must be 0s to 24h0m0s, not -1s"},
 		{"liveness: {timeout: 0s}", "", "f:2:25: process_groups[0].liveness.timeout: must be 1ms to 24h0m0s, not 0s"},
 		{"liveness: {interval: -1s, timeout: 3s}", "", "f:2:25: process_groups[0].liveness.interval: must be 0s to 24h0m0s, not -1s"},

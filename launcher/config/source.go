@@ -85,8 +85,8 @@ func (s *Source) withPosition(group, key, rule string, err error) error {
 	return s.located(join(index("process_groups", n), key), rule, err)
 }
 
-// located returns err with the position of a key, or of the innermost mapping around it that the
-// file has: a setting that is wrong can be missing in the file.
+// located returns err with the position of a key in the file. If the file does not have the key,
+// the position is that of the innermost mapping around it: an error can be that a key is missing.
 func (s *Source) located(key, rule string, err error) error {
 	at := s.decoder.position(key)
 	return &locatedError{&Error{s.decoder.file, at.line, at.column, strings.TrimSuffix(key, "."), rule}, err}

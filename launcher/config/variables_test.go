@@ -81,8 +81,8 @@ func TestPrint_MasksSecretsThatComeFromEnvironment(t *testing.T) {
 	}
 }
 
-// A secret that comes from the environment is masked in each value, also in one that is not
-// expected to have a secret.
+// A secret that comes from the environment is masked in the value of each key, even if nothing in
+// the name of the key says that the value may be a secret.
 func TestPrint_MasksSecretsEverywhere(t *testing.T) {
 	t.Setenv("DB_PASSWORD", "horse-battery")
 	c := parse(t, "process_groups:\n- {name: kv, working_dir: '/${DB_PASSWORD}', logs: {dir: '/log/${DB_PASSWORD}'}, limits: {memory: 1GiB},\n"+

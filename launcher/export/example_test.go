@@ -152,7 +152,8 @@ func ExampleSystemd() {
 	// TimeoutStopSec=13
 }
 
-// A program can decide by the key of a gap whether it is acceptable.
+// A Gap is a setting that the target supports in another way or not at all. By its key, a program
+// can decide whether that is acceptable.
 func ExampleGap() {
 	r, err := export.Kubernetes(store())
 	if err != nil {

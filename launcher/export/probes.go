@@ -185,10 +185,10 @@ func (g group) healthProbe(period, timeout, failures int64) *probe {
 // nomadChecks returns the checks for the readiness and liveness probes, and the ports that they
 // need.
 //
-// A fixed port is reserved, since the process listens there whatever Nomad chooses; each is
-// reserved once, under a label of its number. Nomad has no startup probe: instead, the check of the
-// livenessProbe restarts a task only when that has run for health_check_timeout, or for the initial
-// delay if that is longer.
+// A fixed port is reserved, because the process listens on it whichever port Nomad chooses. It is
+// reserved only once, even if several probes use it, and its label contains its number. Nomad has
+// no startup probe. Instead, the check of the livenessProbe restarts a task only when the task has
+// run for health_check_timeout, or for the initial delay if that is longer.
 func (g group) nomadChecks() (checks []nomadCheck, ports []nomadPort) {
 	label := func(p string) string {
 		if p == "{port}" {

@@ -45,7 +45,7 @@ var (
 	updated    = describe("updated_processes", "Ready processes of the newest revision; during a roll, the number of processes that have been replaced.", "group")
 	healthy    = describe("group_healthy", "1 if the group is healthy.", "group")
 	givenUp    = describe("group_given_up", "1 if no more processes are started because too many have failed.", "group")
-	unrecorded = describe("unrecorded_processes", "Processes with on_launcher_death keep that end with the launcher, because the state file cannot be written, or their pipes could not be made.", "group")
+	unrecorded = describe("unrecorded_processes", "Processes that end with the launcher despite on_launcher_death: keep, because the state file cannot be written, or their pipes could not be made.", "group")
 	processes  = describe("processes", "Processes by state.", "group", "state")
 	rolling    = describe("roll_state", "1 for the current state of the roll; all 0 if no roll is under way.", "group", "state")
 

@@ -205,7 +205,8 @@ func TestCollector_ReportsUnwritableStateFile(t *testing.T) {
 func TestCollector_CountsEventsThatSlowWatcherMissed(t *testing.T) {
 	g := group("loop", 1, "")
 	g.Command = []string{"false"}
-	g.Restart.CrashLimit, g.Restart.MaxBackoff = 350, time.Millisecond // the group causes more events than a watcher may be behind
+	// With these limits, the group causes more events than the launcher keeps for a slow watcher.
+	g.Restart.CrashLimit, g.Restart.MaxBackoff = 350, time.Millisecond
 	m := launch(t, g)
 	_, done := m.Watch() // these events are never read, so the watcher is too slow
 	defer done()

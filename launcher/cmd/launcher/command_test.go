@@ -665,7 +665,9 @@ process_groups:
     shutdown: {grace_period: 0s, sigterm_timeout: 0s, max_duration: 1h}
 `)
 	d := s.startReady()
-	d.stop() // stop fails the test after tooLong, which is less than max_duration
+	// If the launcher waited for max_duration, which is an hour, stop would fail the test after the
+	// time tooLong.
+	d.stop()
 	for _, signal := range []string{"SIGTERM", "SIGKILL"} {
 		if !strings.Contains(d.log(), signal) {
 			t.Errorf("the log has no %s:\n%s", signal, d.log())

@@ -313,7 +313,8 @@ func TestRun_DoesNotReadPipeAgainAfterError(t *testing.T) {
 	if want := pipe + ":3:"; !strings.Contains(stderr, want) {
 		t.Errorf("standard error does not contain %s:\n%s", want, stderr)
 	}
-	if f, err := os.OpenFile(pipe, os.O_RDWR, 0); err == nil { // ends the wait for a second reader
+	// The goroutine above waits for a second reader of the pipe. Give it one, so that it ends.
+	if f, err := os.OpenFile(pipe, os.O_RDWR, 0); err == nil {
 		defer f.Close()
 	}
 	<-done

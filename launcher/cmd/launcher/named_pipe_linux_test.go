@@ -33,8 +33,8 @@ func release(pipe string) {
 	}
 }
 
-// refuses runs a command that must fail with this error. If it fails otherwise, the test ends: the
-// commands after it might wait, too.
+// refuses runs a command that must fail with this error. If it does not, or fails with another
+// error, the test ends at once: the next commands might wait for a writer of the pipe.
 func (s *site) refuses(want string, args ...string) {
 	s.t.Helper()
 	_, stderr, code := s.run(args...)

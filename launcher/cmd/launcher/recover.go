@@ -96,7 +96,7 @@ type recovery struct {
 	Adopted   []recovered       `json:"adopted"` // processes that the next launcher adopts
 	Ended     []recovered       `json:"ended"`
 	Listeners map[string]string `json:"listeners"`       // addresses that the next launcher takes over, by group
-	Error     string            `json:"error,omitempty"` // why the command failed after it had found all this
+	Error     string            `json:"error,omitempty"` // why the command failed, if it did so after it had found the above
 }
 
 // recovered is [launcher.Recovered] with keys for JSON. Its fields must have the same order,

@@ -37,8 +37,8 @@ process_groups:
 	d.mustRun("stop", "web-1", "--wait", "--no-replacement")
 }
 
-// If the new program fails long before it could take over, for instance because its flags or its
-// file are wrong, it executes the earlier program again, too.
+// If the new program fails, it executes the earlier program again, even if it fails long before it
+// could take over, for instance because its flags or its file are wrong.
 func TestUpgrade_ExecutesOldProgramIfNewOneFailsBeforeTakeover(t *testing.T) {
 	s := newSite(t, webFile+`    env: {API_TOKEN: hunter2hunter2}
 `)

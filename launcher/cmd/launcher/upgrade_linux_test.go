@@ -323,7 +323,9 @@ func TestUpgrade_ExecutesOldProgramIfNewOneFails(t *testing.T) {
 	if err := os.WriteFile(other, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	script := filepath.Join(s.dir, "script") // the script answers the check for one configuration, and then starts the launcher with another
+	// The script answers the check as a program with a good file. Then it starts the launcher with
+	// another file, whose address is in use.
+	script := filepath.Join(s.dir, "script")
 	lie := fmt.Sprintf("#!/bin/sh\n[ $1 = upgrade-check ] && exec %s \"$@\"\nexec %s run -f %s\n", command, command, other)
 	if err := os.WriteFile(script, []byte(lie), 0o700); err != nil {
 		t.Fatal(err)

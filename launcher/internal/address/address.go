@@ -21,7 +21,7 @@ type Address struct {
 	name   string     // a host name that has not been resolved
 	port   uint16     // the port of a TCP address
 	ip     netip.Addr // the zero Addr if the listener is on every address or name is set
-	v4, v6 bool       // the families, IPv4 and IPv6, that the address occupies; if name is set, those that it may occupy
+	v4, v6 bool       // whether the address occupies IPv4, and IPv6; if name is set, whether it may do so
 }
 
 // Parse returns an address without resolving its host. A host name overlaps

@@ -66,11 +66,11 @@ func (c *Controller) Restore(r statefile.Group) {
 
 // Adopt adopts the processes of the group that have outlived an earlier launcher.
 //
-// A process that was started with another configuration than the present one, or that launcher
-// recover has found, keeps that configuration until it is replaced, except for the pre-stop hooks:
-// the state file has none of them, so they are the present ones, and have the environment of the
-// present configuration. A configuration that an upgrade has handed over is complete, so the
-// process keeps all of it.
+// If a process was started with another configuration than the present one, or was found by
+// launcher recover, the state file has its configuration. The process keeps that until it is
+// replaced. But the state file has no pre-stop hooks, so the process gets the hooks and the
+// environment of the present configuration. A configuration that an upgrade has handed over is
+// complete, so the process keeps all of it.
 func (c *Controller) Adopt() {
 	for _, found := range c.unadopted {
 		cfg := *c.Config()
@@ -100,7 +100,8 @@ func (c *Controller) Adopt() {
 // not have the whole configuration that those processes were started with. The processes of a job
 // are not replaced: they run to their end with the configuration that they have.
 func (c *Controller) ReplaceAdopted() {
-	if c.roll != nil { // an order for a roll came first, and that roll replaces the adopted processes, too
+	// A roll that was ordered before is under way, and replaces the adopted processes, too.
+	if c.roll != nil {
 		return
 	}
 	old := func(i *instance) bool { return i.Revision() != c.revisions.Current && !i.accounted }

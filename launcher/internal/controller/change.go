@@ -44,8 +44,9 @@ func (c *Controller) Change(cfg spec.Group, source any, reason string) (tell []P
 	return tell, result
 }
 
-// turnsBackTo reports whether a rollback is enough to apply cfg: a roll is under way, the processes
-// from before the roll can keep running with cfg, and those that the roll starts cannot.
+// turnsBackTo reports whether cfg is to be applied by a rollback of the roll that is under way: the
+// processes from before the roll can keep running with cfg, and the processes that the roll starts
+// cannot.
 func (c *Controller) turnsBackTo(cfg spec.Group) bool {
 	r := c.roll
 	return c.isRolling() && r.Forward() && !r.OnlyForward() && !c.Config().SameProcess(cfg) && c.revisions.ByNumber[r.From].Config.SameProcess(cfg)

@@ -77,8 +77,10 @@ func (c *Controller) Scale(n int, reason string) *Result {
 	return c.accept(fmt.Sprintf("scaled to %d", n), reason, isDone)
 }
 
-// isReady returns a function that returns true when the group is as an order wants it, and an error
-// if it cannot become so without another order. An order to a job does not wait for it to be ready.
+// isReady returns a function that reports whether the group has become what an order wants, by the
+// test that is passed to isReady. The function returns an error if the group cannot become that
+// without another order. For a job it returns true at once, because an order to a job does not wait
+// until the job is ready.
 func (c *Controller) isReady(is func(Health) bool) func(Health) (bool, error) {
 	job := c.Config().Job
 	return func(h Health) (bool, error) {

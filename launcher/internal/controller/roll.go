@@ -141,7 +141,7 @@ func (c *Controller) want(number int) {
 	c.revisions.Current = number
 	wanted := c.revisions.Wanted()
 	if number == c.roll.From && !slices.Equal(wanted.LoadedWith, wanted.Config.DependsOn) {
-		c.publishStep("revision %d is brought back except for DependsOn, which was %q and stays %q, as loaded last",
+		c.publishStep("revision %d is restored, except for DependsOn: it was %q and is now %q, as in the configuration that was loaded last",
 			number, wanted.LoadedWith, wanted.Config.DependsOn)
 	}
 }

@@ -14,7 +14,7 @@ type Kind string
 const (
 	Transition Kind = "transition" // a process has changed its state
 	Signalled  Kind = "signal"     // a signal was sent to a process, or to it and all its descendants
-	GraceOver  Kind = "grace-over" // a process still drains after its grace period, which is not enforced
+	GraceOver  Kind = "grace-over" // a process still drains although its grace period is over, and may go on until the maximum
 	Extension  Kind = "extension"  // a process has asked for more time to stop
 	Adopted    Kind = "adopted"    // a process that an earlier launcher started has been adopted
 	// MainProcess reports that a process has named another one, which it has started, as the main

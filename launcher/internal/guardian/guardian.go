@@ -55,7 +55,7 @@ type Guardian struct {
 type Config struct {
 	Args []string
 	Env  []string
-	// Orders are for the first guardian; Orders.Self must already be in the state file.
+	// Orders are sent to the first guardian. The state file must already contain Orders.Self.
 	Orders Orders
 	Files  []*os.File // listeners for the guardian to hold open; those of removed groups are closed
 

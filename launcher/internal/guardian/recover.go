@@ -187,9 +187,10 @@ func (l leftovers) addTo(s statefile.State, groups []spec.Group) {
 	}
 }
 
-// addListeners adds the listeners of the groups that a state lacks, as far as kept processes or
-// guardians have them open. It returns the addresses that were added, by group. A listener that is
-// configured with port 0 is not found, because nothing says which of the open listeners it is.
+// addListeners adds to the state the listeners that are missing from its groups, if kept processes
+// or guardians have these listeners open. It returns the addresses that were added, by group. A
+// listener that is configured with port 0 is not found, because nothing says which of the open
+// listeners it is.
 func addListeners(s statefile.State, groups []spec.Group) map[string][]string {
 	added := map[string][]string{}
 	for _, cfg := range groups {

@@ -8,7 +8,7 @@ type State int
 
 const (
 	Spawning          State = iota + 1 // the process was started, and has not answered yet
-	Starting                           // the process answers calls, and initializes itself
+	Starting                           // the process answers calls, and is still initializing itself
 	Warming                            // the process connects to services that it depends on, or its readiness probe fails
 	Ready                              // the process accepts work
 	Unhealthy                          // the process failed to become or to stay ready, and is about to be stopped

@@ -51,7 +51,7 @@ func main() {
 		return
 	}
 	n := flag.Int("shutdowns", 1000, "number of shutdowns")
-	times := flag.Int("stuck", 50, "shutdowns of stuck processes, for each kind")
+	times := flag.Int("stuck", 50, "number of shutdowns of stuck processes, for each way to be stuck")
 	rolls := flag.Int("rolls", 20, "rolls of each kind of group")
 	orders := flag.Int("superseded", 50, "rolls that a newer order supersedes")
 	upgraded := flag.Int("upgrades", 100, "upgrades of the launcher in place")

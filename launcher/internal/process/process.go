@@ -62,8 +62,9 @@ type Group struct {
 	uses atomic.Pointer[spec.Protocol] // with protocol auto, the protocol of the process that became ready last; nil if none has
 }
 
-// expectedProtocol returns the protocol by which a new process has to become ready, because earlier
-// ones have. It is empty if it is not known, or if they used signals only.
+// expectedProtocol returns the protocol by which a new process has to become ready: that of the
+// process of the group that became ready last. It is empty if no process has become ready, or if
+// that process used signals only.
 func (g *Group) expectedProtocol() spec.Protocol {
 	if uses := g.uses.Load(); uses != nil && *uses != spec.Signals {
 		return *uses

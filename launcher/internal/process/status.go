@@ -148,8 +148,8 @@ func (p *Process) transition(st Status, before lifecycle.State, wasReady bool) e
 	took := st.Took()
 	switch {
 	case st.State == lifecycle.Ready && wasReady:
-		// Took stays 0: the process was ready before, perhaps under an earlier launcher, so the
-		// time since its start would mislead.
+		// If the process becomes ready again, Took is 0: the time since the start of the process
+		// would mislead, because the process was ready before, perhaps under an earlier launcher.
 		took = 0
 	case st.State == lifecycle.Ready:
 		took = st.ReadyAt.Sub(st.Started)

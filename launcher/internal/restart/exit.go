@@ -55,7 +55,8 @@ func (e Exit) isLast() bool {
 	return e.Policy == spec.Never || e.Policy == spec.OnFailure && !e.Failed
 }
 
-// isDraining reports whether the process was stopped or drains by itself, and is not unhealthy.
+// isDraining reports whether the process ended in a drain: it was stopped, but not because it was
+// unhealthy, or it drained by itself.
 func (e Exit) isDraining() bool { return e.Stopped && !e.Unhealthy }
 
 // stoppedFromOutside reports whether the process was stopped from outside the group, so that it is

@@ -8,7 +8,9 @@ type OnFailure int
 const (
 	Pause    OnFailure = iota // leave all instances as they are and wait for an order
 	Rollback                  // replace the new instances by old ones
-	Continue                  // leave an old instance, or a gap, for each failure, and replace the others; roll back if all have failed
+	// Continue gives the failing replacement up: the old instance stays or, if it has ended, is
+	// missing. The others are replaced. If all replacements were given up, the roll is rolled back.
+	Continue
 )
 
 func (f OnFailure) String() string { return [...]string{"pause", "rollback", "continue"}[f] }
@@ -27,7 +29,9 @@ type Config struct {
 	CanaryWait time.Duration // how long the canaries must stay available before the others follow
 	Checked    bool          // the others follow only after the canaries have passed a check that began after CanaryWait
 
-	OnlyForward bool // old instances cannot be started, so new instances replace old ones that fail, even if there are then more new ones than Canary
+	// OnlyForward is set if old instances cannot be started. Then a new instance replaces an old
+	// one that fails, even if there are then more new ones than Canary.
+	OnlyForward bool
 
 	OnFailure  OnFailure
 	Retries    int           // number of failures in a row that are retried; 0: an operator has to resume the roll

@@ -44,7 +44,8 @@ const (
 
 func (c counts) live() int { return c[starting] + c[newlyReady] + c[available] }
 
-// versions are the counts of the old, the new and, in a trace of a superseded roll, the newer pods.
+// versions has the counts of the old pods, of the new ones, and, if an update has superseded the
+// roll, of the newer ones.
 type versions []counts
 
 var names = []string{"old", "new", "newer"}

@@ -329,7 +329,7 @@ func (r *Roll) notices(c Config, v View, before State) (all []string) {
 type Status struct {
 	Why      string        // the last failure; empty if there was none
 	Canaries int           // number of canaries that are available, while the roll waits for them
-	Until    time.Duration // when the wait for canaries ends, or when a failed start is retried; 0: the roll waits for neither
+	Until    time.Duration // when the wait for canaries ends, or when a failed start is tried again; 0: the roll waits for neither
 }
 
 // Status returns the progress of the roll.

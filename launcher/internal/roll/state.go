@@ -25,7 +25,7 @@ func (p Phase) String() string {
 // Ended reports whether the roll is over.
 func (p Phase) Ended() bool { return p >= Done }
 
-// target returns the version whose number the phase increases.
+// target returns the version of which the roll starts instances in this phase.
 func (p Phase) target() Version {
 	if p == RollingBack || p == RolledBack {
 		return Old
@@ -113,7 +113,7 @@ func (s State) goal(c Config, n census) (goal [2]int) {
 		}
 		goal[Old] = c.Desired - goal[New]
 	default:
-		goal[Old] = min(s.GivenUp, c.Desired) // Desired may have been reduced since instances were given up
+		goal[Old] = min(s.GivenUp, c.Desired) // an order may have reduced Desired since instances were given up
 		goal[New] = c.Desired - goal[Old]
 	}
 	return goal
@@ -203,10 +203,10 @@ func (s State) onFailures(c Config, v View, failures int) State {
 }
 
 // pauseOrRollBack handles a failure that is not retried. A rollback that fails can only pause. With
-// OnFailure Continue the roll pauses, too, in two cases: for a canary, whose purpose is to hold up
-// the others, and for a stall. In a stall there is no instance to give up, because one that does
-// not become ready in time counts as a failure: a stall is a stop of an instance that does not
-// complete.
+// OnFailure Continue the roll pauses, too, in two cases. One is the failure of a canary, because
+// canaries are there to hold up the others. The other is a stall: an instance that the roll stops
+// does not end. Then there is no replacement to give up. A replacement that does not become ready
+// in time is no stall, but a failure.
 func (s State) pauseOrRollBack(c Config, v View) State {
 	if c.OnFailure == Rollback && s.Phase != RollingBack {
 		return s.Rollback(c, v, s.Why)

@@ -21,7 +21,9 @@ type world struct {
 	broken []string // descriptions of violated invariants
 
 	scaledDown int // instances that were scaled down
-	trouble    int // how many failures and orders of users may still happen, in the test of all states
+	// trouble is for the test of all states: how many more failures and orders of users it lets
+	// happen.
+	trouble int
 }
 
 func newWorld(c roll.Config, old int) *world {

@@ -23,7 +23,8 @@ func TestReadFiles_RefusesNamedPipe(t *testing.T) {
 	wrote := make(chan error, 1)
 	go func() { wrote <- os.WriteFile(pipe, []byte("hush-hush"), 0o600) }()
 	content, err := secrets.ReadFiles([]string{pipe})
-	if f, err := os.OpenFile(pipe, os.O_RDWR, 0); err == nil { // ends the wait of the writer
+	// Give the pipe a reader, so that the goroutine that writes ends.
+	if f, err := os.OpenFile(pipe, os.O_RDWR, 0); err == nil {
 		defer f.Close()
 	}
 	<-wrote

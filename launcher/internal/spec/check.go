@@ -193,7 +193,7 @@ func (k *checker) instances(g Group) {
 func (k *checker) transport(g Group) {
 	oneOf(k, "Protocol", string(g.Protocol), Choices(g.Protocol)...)
 	k.duration("Watchdog", g.Watchdog, 0)
-	k.must(g.Watchdog == 0 || g.Protocol.TakesMessages(), "Watchdog", "needs %s auto or notify: others send no WATCHDOG=1", Field("Protocol"))
+	k.must(g.Watchdog == 0 || g.Protocol.TakesMessages(), "Watchdog", "needs %s auto or notify: by other protocols, a process sends no WATCHDOG=1", Field("Protocol"))
 	t := g.Transport
 	oneOf(k, "Transport.Network", t.Network, "unix", "tcp")
 	if k.has("Transport.Network") {

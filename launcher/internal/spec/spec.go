@@ -274,7 +274,8 @@ func (l Log) File(id string) string {
 }
 
 // SameProcess reports whether a process that was started with g can keep running when the
-// configuration changes to o. Only fields that the process itself does not depend on may differ.
+// configuration changes to o. It can if g and o differ only in fields on which the process itself
+// does not depend.
 //
 // Those fields are listed, and all others compared. So a new field rolls the group until it is
 // listed here: a replacement that was not needed does less harm than an old value that stays in

@@ -80,8 +80,8 @@ func TestRestart_BackoffDoublesUpToMaximum(t *testing.T) {
 	}
 }
 
-// FillIn does not shorten a timeout of liveness checks that a user has set longer than their
-// interval.
+// If a user has set the timeout of liveness checks to more than their interval, FillIn does not
+// shorten the timeout.
 func TestFillIn_KeepsLivenessTimeoutLongerThanInterval(t *testing.T) {
 	g := spec.Group{LivenessInterval: time.Millisecond, LivenessTimeout: time.Minute}
 	g.FillIn()

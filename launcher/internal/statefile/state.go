@@ -66,8 +66,9 @@ type Process struct {
 	Port         int32           `json:"port,omitempty"`         // port of the process's lifecycle service over TCP
 	ServicePort  int             `json:"service_port,omitempty"` // what {port} stands for; 0: nothing
 	Uses         spec.Protocol   `json:"uses,omitempty"`         // with protocol auto, the protocol that the process uses
-	Warming      bool            `json:"warming,omitempty"`      // the process has become ready, and its readiness probe fails
-	NotReplaced  bool            `json:"not_replaced,omitempty"` // after the stop of the process, no other is started in its place
+	// Warming is set if the process was ready before and its readiness probe fails now.
+	Warming     bool `json:"warming,omitempty"`
+	NotReplaced bool `json:"not_replaced,omitempty"` // after the stop of the process, no other is started in its place
 
 	lifecycle.Said
 

@@ -100,8 +100,8 @@ func (c *Connection) Open(running bool) (*grpc.ClientConn, error) {
 	target, creds := "unix:"+c.socket, peer.Credentials()
 	opts := []grpc.DialOption{
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(c.cfg.MaxMessage)),
-		// The process may have begun to listen since the last try, so back-off is no longer than
-		// the poll interval.
+		// The process may begin to listen at any time. So after a failed try, package grpc waits at
+		// most the poll interval before the next one.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: c.cfg.Poll / 10, Multiplier: 1.6, Jitter: 0.2, MaxDelay: c.cfg.Poll},
 			MinConnectTimeout: c.cfg.Poll,

@@ -23,7 +23,7 @@ type Handoff struct {
 	Version int
 	ID      string // identifies this upgrade
 	Reason  string
-	Program string   // path of the program that hands over
+	Program string   // path of the program that hands over its launcher
 	Args    []string // arguments of that program, the first of which is its name
 
 	Dir    string // directory of the launcher
@@ -120,11 +120,13 @@ func (o Open) list(program *os.File) (files []*os.File, numbers Files) {
 	return files, numbers
 }
 
-// Program returns the absolute path of a program. The default is the path by which this program was
-// started; if the path is a link, it may lead to another file by now.
+// Program returns the absolute path of the program to execute. If the argument is empty, that is
+// the path by which this program was started. If that path is a link, it may lead to another file
+// by now.
 //
-// It is looked up by its name, and not by /proc/self/exe, which is the program that runs: an
-// upgrade without a name is for a file that was replaced at the same path.
+// That path comes from os.Args, and not from /proc/self/exe, which is the file that this program
+// was started from: an upgrade to the same path is meant for another file, which has been put there
+// since.
 func Program(program string) (string, error) {
 	var err error
 	if program == "" {

@@ -49,8 +49,8 @@ func (s Signals) take() string {
 }
 
 // replayWait is how long replay waits for a stop that the program may have begun already. The
-// channel of the program and that of Signals get a signal at the same time, and the goroutine that
-// handles it may run later.
+// channel of the program and that of Signals get a signal at the same time, and the goroutine with
+// which the program handles the signal may run later than replay.
 const replayWait = 100 * time.Millisecond
 
 // replay ends the catching of signals, and sends the caught ones to this program, which by now

@@ -189,7 +189,9 @@ func (r *rollout) deployment() *appsv1.Deployment {
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
-					NodeName:   "node", // without a node, a pod would be deleted at once and would not terminate first
+					// Kubernetes would delete a pod without a node at once, and the pod would never
+					// be terminating.
+					NodeName:   "node",
 					Containers: []corev1.Container{{Name: "container", Image: names[0]}},
 				},
 			},

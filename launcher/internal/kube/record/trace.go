@@ -15,7 +15,10 @@ type trace struct {
 
 // A step is an event, and the decisions of the controllers that followed.
 type step struct {
-	Event string   `json:"event"`           // what happened: "ready", "prove", "relapse" (before "prove"), "crash" or "end" of a pod that is "old", "new" or "newer"; or "update", "undo" or "supersede" of the Deployment
+	// Event is what happened. It is "update", "undo" or "supersede" of the Deployment, or what a
+	// pod did ("ready", "prove", "relapse" before "prove", "crash" or "end") and which pods it
+	// belongs to ("old", "new" or "newer"), as in "ready old".
+	Event string   `json:"event"`
 	Scale []string `json:"scale,omitempty"` // decisions of the controllers in order: the numbers of old or new replicas that they set
 	Then  []counts `json:"then"`            // numbers of old, new and, in a trace with a third template, newer pods, when the controllers are idle again
 }
