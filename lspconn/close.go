@@ -193,10 +193,10 @@ const killReserve = time.Second
 // killInterval is the time between SIGTERM and SIGKILL.
 func (s schedule) killInterval() time.Duration { return s.kill.Sub(s.terminate) }
 
-// closeStdin returns the time at which to close the stdin of a server that received exit at the
-// time now, if the server is still running then. Some servers exit only when stdin is closed. But
-// closing stdin at once can make an exiting server fail: vscode-eslint-language-server exits with
-// code 0 after a second if its stdin stays open, and might crash otherwise.
+// closeStdin returns when to close the stdin of a server that has received the notification exit
+// now and does not exit. Some servers exit only when stdin is closed. But a server that is about to
+// exit can fail if stdin is closed at once: vscode-eslint-language-server exits with code 0 after a
+// second if its stdin stays open, and might crash otherwise.
 func (s schedule) closeStdin(now time.Time) time.Time {
 	return earlier(now.Add(s.giveUp.Sub(s.begin)/5), now.Add(s.terminate.Sub(now)/2))
 }

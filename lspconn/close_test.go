@@ -143,7 +143,7 @@ func TestClose_WritesQueuedMessagesUnlessDiscardIsSet(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				conn, g := startSlow(t, lspconn.Server{Discard: discard})
 				conn.Ready(t.Context())
-				time.Sleep(time.Second) // wait until initialized has been written
+				time.Sleep(time.Second) // wait until the notification initialized has been written
 				errs := make([]error, 10)
 				var callers sync.WaitGroup
 				for i := range errs {

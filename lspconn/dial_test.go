@@ -86,7 +86,7 @@ func TestDial_ConnectionFailsIfDialFunctionFails(t *testing.T) {
 }
 
 // If Dial does not return in time, for example because the server does not listen, the error says
-// so rather than that the server is silent. docs/internals/lspconn.md#sockets
+// that Dial has not returned, and not that the server is silent. docs/internals/lspconn.md#sockets
 func TestDial_ErrorSaysThatDialHasNotReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := lspconn.Server{InitializeTimeout: time.Second, Dial: func(ctx context.Context) (io.ReadWriteCloser, error) {

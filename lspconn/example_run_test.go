@@ -13,7 +13,7 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// examples are the examples that start gopls.
+// examples has those examples of this package that start gopls, by name.
 var examples = map[string]func(){
 	"Example": Example, "ExampleAsync": ExampleAsync, "ExampleCall": ExampleCall, "ExampleConn": ExampleConn,
 	"ExampleConnError": ExampleConnError, "ExampleConn_Force": ExampleConn_Force,

@@ -80,8 +80,9 @@ func TestForce_SendsSIGKILLBeforeStdinIsClosed(t *testing.T) {
 	})
 }
 
-// An orderedEnd records whether its stdin was closed before SIGKILL was sent. Sending takes a
-// millisecond, so that a connection that does not wait for it closes stdin first.
+// An orderedEnd is a process that records whether its stdin was closed before SIGKILL was sent. Its
+// method End takes a millisecond to send SIGKILL, so a connection that does not wait for End closes
+// stdin first.
 type orderedEnd struct {
 	*inProcess
 	killed, closedEarly atomic.Bool

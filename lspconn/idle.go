@@ -4,7 +4,8 @@ import "time"
 
 // restartIdle begins the time of Server.IdleTimeout again. The caller holds c.mu.
 func (c *Conn) restartIdle() {
-	if c.server.IdleTimeout > 0 { // without a time-out, do not read the clock for every message
+	// Without a time-out, reading the clock for every message would be wasted time.
+	if c.server.IdleTimeout > 0 {
 		c.idleSince = time.Now()
 	}
 }
@@ -31,8 +32,8 @@ func (c *Conn) idleLeft() time.Duration {
 	return c.server.IdleTimeout - time.Since(c.idleSince)
 }
 
-// busy reports whether the next step is this program's and not the server's: a message waits to be
-// delivered, or a request of the server to be answered.
+// busy reports whether this program has to act next, and not the server: a message waits to be
+// delivered, or a request of the server waits for its answer.
 func (b *inbox) busy() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

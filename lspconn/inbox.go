@@ -30,7 +30,7 @@ type inbox struct {
 	mu         sync.Mutex
 	space      sync.Cond // signalled when fewer messages wait
 	waiting    []message
-	taken      message                // the message that was last taken from waiting; its handler may not have been called yet
+	taken      message                // the message that was last removed from the queue waiting; its handler may not have been called yet
 	delivering bool                   // set while deliver runs, and its handlers until they call Async
 	running    map[*handling]struct{} // all handlers that have not returned
 	async      int                    // number of running handlers that have called Async

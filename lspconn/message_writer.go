@@ -12,7 +12,7 @@ type messageWriter struct {
 	lock   chan struct{} // contains one token while no goroutine is writing
 	w      io.WriteCloser
 	trace  *tracer // writes each message to Server.Trace, too; nil if that is not set
-	closed bool    // no message may be written any more; guarded by lock
+	closed bool    // no message may be written any more; used only by a goroutine that has taken the token from lock
 }
 
 var errAfterExit = errors.New("message not sent: the exit notification has already been sent")

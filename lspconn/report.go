@@ -68,7 +68,7 @@ type Report struct {
 	Survivors []string // processes started by the server that could not be ended, such as "node[4711]"
 	Left      []string // processes started by the server that were still running when the server exited
 	Stderr    string   // the end of what the server wrote to stderr, up to 8 KiB; preceded by the line that names the error if the rest is a stack trace
-	Stray     int      // the number of messages ignored: responses that no call waited for, and JSON that is not a message of JSON-RPC
+	Stray     int      // the number of messages of the server that the connection ignored: responses that no call waited for, and JSON that is not a message of JSON-RPC
 
 	Drain     time.Duration // how long Close waited for queued messages to be written
 	Handshake time.Duration // after Drain, how long Close waited for the answer to shutdown

@@ -65,7 +65,7 @@ func (c *Conn) terminate(s schedule, handshake bool) {
 type handshake struct {
 	attempted         bool
 	err               error     // why the server did not answer shutdown; nil if it did, or if shutdown was not sent
-	exitedEarly       bool      // the server exited before the exit notification was sent
+	exitedEarly       bool      // the server exited before the connection sent it the exit notification
 	forced            bool      // Force cut the closing short
 	drained, answered time.Time // when the queue was written, and when shutdown was answered, or the wait for it ended
 }

@@ -20,7 +20,7 @@ import (
 // "" is the correct behaviour.
 type Behaviour struct {
 	Initialize string // reaction to initialize: "never", "refuse", "exit", "garbage"
-	Shutdown   string // reaction to shutdown: "never", "refuse", "exit", "ask" (sends a request first and waits for the response), "close" (closes stdout), "half" (exits within the response)
+	Shutdown   string // reaction to shutdown: "never", "refuse", "exit", "ask" (sends a request first and waits for the response), "close" (closes stdout), "half" (exits when it has sent half of the response)
 	Exit       string // reaction to the notification exit: "ignore"; by default the server exits
 	EOF        string // reaction to the end of the input: "ignore"; by default the server exits
 	StopAfter  int    // the server stops reading after this many messages; 0 means never
