@@ -41,7 +41,8 @@ func TestRun_PrintsGoroutinesOfScenarioThatHangsOnMutex(t *testing.T) {
 	reported := false
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
 		reported = reported || strings.HasPrefix(lines.Text(), "shutdowntest: TestRun_PrintsGoroutinesOfScenarioThatHangsOnMutex has run for 10ms; its clock may stand still")
-		if reported && strings.Contains(lines.Text(), "watch_test.go") { // the line of output is part of the stack of the hanging goroutine
+		// The stack of the hanging goroutine names this file.
+		if reported && strings.Contains(lines.Text(), "watch_test.go") {
 			return
 		}
 	}

@@ -32,7 +32,7 @@ func (n name) String() string { return n.root.Name() + n.path }
 type lineage struct {
 	names []name
 	calls []*ast.CallExpr // the calls that returned the context and its ancestors, in this order; the last one may be of any function
-	hard  bool            // the next ancestor is the hard context of a scope, and does not end when that scope is stopped
+	hard  bool            // whether the ancestor beyond the known ones is the hard context of a scope, which does not end when that scope is stopped
 }
 
 // lineages finds the lineages of contexts in one package.

@@ -77,7 +77,7 @@ func checkGuard(pass *analysis.Pass, call inspector.Cursor, fn *types.Func) {
 	}
 	res.findUses(guardEffect)
 	if res.untraceable || !res.declared && res.isReleased() {
-		return // the Release may be under the same condition as the assignment, so report nothing
+		return // the guard may be assigned and released under the same condition, so report nothing
 	}
 	lost := res.follow(nil)
 	if len(lost) == 0 {

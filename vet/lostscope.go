@@ -219,7 +219,7 @@ func scopeEffect(res *resource, v *types.Var, cur inspector.Cursor) effect {
 		}
 	case *ast.AssignStmt:
 		if kind == edge.AssignStmt_Lhs {
-			if len(res.vars) > 1 { // cancel can stop the scope
+			if len(res.vars) > 1 { // the scope can still be stopped through the variable cancel
 				return noEffect
 			}
 			return overwrite

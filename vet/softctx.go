@@ -50,7 +50,7 @@ parameter may be a soft or a hard context, and is never reported.`,
 type softCheck struct {
 	pass     *analysis.Pass
 	from     *lineages
-	reported map[*ast.CallExpr]bool // calls that were reported; a call is reported only once, even if it is made while two guards are held
+	reported map[*ast.CallExpr]bool // the database and HTTP calls that were reported; each is reported only once, even if it is made while two guards are held
 }
 
 func runSoftCtx(pass *analysis.Pass) (any, error) {

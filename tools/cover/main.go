@@ -207,7 +207,7 @@ func explained(blocks []block, w io.Writer) error {
 		}
 		reason := why[b.file+"\n"+code]
 		if reason == "" {
-			errs = append(errs, fmt.Errorf("%s:%d: no test reaches the statements after %q; write one, or say in %s why not", b.file, b.line(), code, notes))
+			errs = append(errs, fmt.Errorf("%s:%d: no test reaches the statements after %q; write a test that does, or say in %s why there is none", b.file, b.line(), code, notes))
 			continue
 		}
 		fmt.Fprintf(w, "%s:%d: not reached: %s\n", b.file, b.line(), reason)

@@ -28,7 +28,8 @@ func (r *runner) checkBaseline(b baseline) outcome {
 	if check == nil {
 		check = sync.OnceValue(func() outcome {
 			if strings.Contains(b.flags, "-race") && os.Getenv("CI") == "" {
-				cgo, _ := exec.CommandContext(r.ctx, "go", "env", "CGO_ENABLED").Output() // go env prints 0 if there is no C compiler
+				// CGO_ENABLED is 0 if there is no C compiler.
+				cgo, _ := exec.CommandContext(r.ctx, "go", "env", "CGO_ENABLED").Output()
 				if strings.TrimSpace(string(cgo)) == "0" {
 					return outcome{verdict: skipped, detail: "-race needs a C compiler"}
 				}

@@ -201,7 +201,8 @@ func (r *runner) runAll(mutants []*mutant, verbose bool) int {
 	wait.Wait()
 	fmt.Fprintf(r.out, "mutants: %d killed, %d not killed, %d skipped, in %.1fs; %d were built alone\n",
 		count[killed], len(left), count[skipped], time.Since(begin).Seconds(), r.alone.Load())
-	for _, name := range left { // list the names once more, because the report may be long
+	// List the mutants that were not killed once more, because the output above may be long.
+	for _, name := range left {
 		fmt.Fprintf(r.out, "not killed: %s\n", name)
 	}
 	return min(len(left), 1)

@@ -178,7 +178,7 @@ func writeModule(t *testing.T, entries []entry) (root string) {
 		}
 		write("testdata/mutants/"+table+".txt", text)
 	}
-	// The module must behave the same wherever this test runs.
+	// Set the variables that would otherwise change how the go command builds the module.
 	t.Setenv("GOWORK", "off")
 	t.Setenv("GOFLAGS", "")
 	return root

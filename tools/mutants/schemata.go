@@ -188,7 +188,8 @@ func (r *runner) writeShared(changes map[*mutant]map[string][]newBody) (dirs []s
 				out.WriteString("\nreturn")
 			}
 			out.WriteString("};")
-			if i+1 == len(choices) || choices[i+1].at > end { // the original body keeps its line numbers
+			// Give the following lines of the original body their own line numbers again.
+			if i+1 == len(choices) || choices[i+1].at > end {
 				line, column := 1+bytes.Count(text[:end], []byte("\n")), end-bytes.LastIndexByte(text[:end], '\n')
 				fmt.Fprintf(&out, "/*line %s:%d:%d*/", filepath.Base(file), line, column)
 			}

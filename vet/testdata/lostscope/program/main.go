@@ -1,4 +1,5 @@
-// Program is a program: when it returns, its scopes end with the process.
+// Program is a package main: the scopes of its function main end with the process, so they need not
+// be shut down.
 package main
 
 import (
