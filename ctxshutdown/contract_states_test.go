@@ -153,8 +153,9 @@ func TestGuard_IsCountedAfterScopeIsGarbageCollected(t *testing.T) {
 	})
 }
 
-// ended is a context whose Err does not call Err of the context that it wraps. Up to Go 1.25,
-// context.Cause did not call Err either before it looked for the cause.
+// ended is a context whose Err reports an end and does not call Err of the wrapped context. From Go
+// 1.26 on, context.Cause calls Err before it looks for the cause, and Err of a scope can decide
+// which cause the scope has. context.Cause of an ended only looks for the cause.
 type ended struct{ context.Context }
 
 func (ended) Err() error { return context.Canceled }

@@ -53,7 +53,7 @@ func stream(seed uint64) io.Reader {
 }
 
 // comparer is an io.Writer whose Write returns an error if the bytes differ from those that the
-// source want returns.
+// reader in the field want returns.
 type comparer struct {
 	want io.Reader
 	n    int64

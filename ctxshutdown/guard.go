@@ -139,7 +139,7 @@ func (s *Swansong) acquireTraced() guardState {
 func (s *Swansong) tryAcquire() (guardState, bool) {
 	s.mustNotBeNil()
 	if s.trace != nil {
-		return acquireFromContext(s, 4) // makes the checks below, too, and records the guard
+		return acquireFromContext(s, 4) // checks for a stop as the code below does, and also traces the guard
 	}
 	if !s.node.IsLive() && s.Err() != nil {
 		return guardState{}, false // the scope has been stopped, so no guard needs to be counted

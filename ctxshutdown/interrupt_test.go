@@ -47,6 +47,7 @@ var tiers = []struct {
 	}},
 }
 
+// onTiers runs the test once with a context of each of the tiers.
 func onTiers(t *testing.T, test func(t *testing.T, ctx context.Context, end func())) {
 	for _, tier := range tiers {
 		t.Run(tier.name, func(t *testing.T) {
@@ -56,7 +57,7 @@ func onTiers(t *testing.T, test func(t *testing.T, ctx context.Context, end func
 	}
 }
 
-// inBubbles is like onTiers, with each test in a synctest bubble.
+// inBubbles runs the test once with a context of each of the tiers, each time in a synctest bubble.
 func inBubbles(t *testing.T, test func(t *testing.T, ctx context.Context, end func())) {
 	for _, tier := range tiers {
 		t.Run(tier.name, func(t *testing.T) {

@@ -104,7 +104,8 @@ func (c *slowConn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deadlines = append(c.deadlines, t)
-	if isPast(t) && !testkit.IsClosed(c.woken) { // on a busy machine, the Reader can repeat the wake
+	// On a busy machine, the Reader can set a deadline in the past more than once.
+	if isPast(t) && !testkit.IsClosed(c.woken) {
 		close(c.woken)
 	}
 	return nil

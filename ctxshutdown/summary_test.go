@@ -67,8 +67,8 @@ func TestGuardReport_SummaryNamesRequestsAndJobs(t *testing.T) {
 	summary("4 requests, 1 job and mail ×9, oldest 12 s: GET /export")
 }
 
-// Guards that stand for no described work are counted in addition to it, and listed by the path of
-// the scope.
+// Guards that stand for no request, job or other described work are counted in addition to that
+// work. The summary lists them by the path of the scope.
 func TestGuardReport_SummaryCountsGuardsThatStandForNoRequestOrJob(t *testing.T) {
 	for _, test := range []struct {
 		guards  int

@@ -30,7 +30,7 @@ type scopeTrace struct {
 
 	mu      sync.Mutex
 	held    *guardRecord     // the first of a list of the guards that are held
-	library map[uintptr]bool // whether a program counter is in code of this module; filled by isInLibrary
+	library map[uintptr]bool // the results of isInLibrary, by return address
 }
 
 // guardRecord is the trace of one guard: where and when it was acquired.
@@ -76,8 +76,9 @@ func (t *scopeTrace) add(pc uintptr) *guardRecord {
 	return r
 }
 
-// isInLibrary reports whether the return address pc, or 0, is in a function of this module. The
-// caller holds t.mu.
+// isInLibrary reports whether the return address pc is in one of the packages of this module that
+// acquire guards for the user, such as httpdrain. If pc is 0, isInLibrary returns false. The caller
+// holds t.mu.
 func (t *scopeTrace) isInLibrary(pc uintptr) bool {
 	is, known := t.library[pc]
 	if !known {

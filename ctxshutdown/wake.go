@@ -50,7 +50,7 @@ type waker struct {
 
 	mu       sync.Mutex
 	deadline time.Time   // the deadline that the user has set
-	closed   bool        // finish(true) was called, so no later call registers
+	closed   bool        // finish(true) was called, so no later call of enter registers wake
 	stopFunc func() bool // ends the registration with the context; nil if not registered
 	again    *time.Timer // repeats wake; nil before the first wake
 	wakes    int         // how often the calls that are inside have been woken

@@ -162,7 +162,8 @@ func (c workContext) String() string                          { return contextNa
 func (c workContext) Value(key any) any {
 	if key == (ctxkey.SoftScope{}) {
 		// Return a nil *Swansong and not a nil interface. A context that merges the values of
-		// several contexts then stops its search here.
+		// several contexts would take a nil interface for a missing value, and ask the next
+		// context, which may belong to a scope.
 		return (*Swansong)(nil)
 	}
 	if v := c.work.hard.Value(key); v != nil {
