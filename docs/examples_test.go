@@ -57,7 +57,7 @@ func TestExamples_CoverExportedNames(t *testing.T) {
 		}
 		p, err := doc.NewFromFiles(set, parsed, "example.test/"+filepath.ToSlash(dir))
 		if err != nil || p.Name == "main" {
-			continue // only tests, or a program
+			continue // the folder contains only test files, or a program
 		}
 		pkg, _ := filepath.Rel("..", dir)
 		isExempt := func(name string) bool {
@@ -140,7 +140,8 @@ func namesOf(typ *doc.Type) []string {
 	return names
 }
 
-// selected returns the names in selector expressions x.name, for every x if x is empty.
+// selected returns the names that the code selects from x, such as Name in x.Name. If x is empty,
+// it returns those that the code selects from any expression.
 func selected[N ast.Node](nodes []N, x string) map[string]bool {
 	found := map[string]bool{}
 	for _, n := range nodes {
