@@ -35,8 +35,8 @@ type inbox struct {
 	dropped atomic.Bool  // whether the program has no reference to the Loop left; see drop
 
 	refused         atomic.Uint64 // the number of refused callbacks
-	refusedStopping atomic.Uint64 // the number of refused callbacks that were posted while Stopping
-	refusedStopped  atomic.Uint64 // the number of refused callbacks that were posted when Stopped
+	refusedStopping atomic.Uint64 // the number of refused callbacks that were posted while the loop was stopping
+	refusedStopped  atomic.Uint64 // the number of refused callbacks that were posted after the loop had stopped
 	refusedFull     atomic.Uint64 // the number of refused callbacks for which there was no room
 	slow            *stopwatch    // the clock for the times in chunks; nil without WithSlowCallback
 	limit           uint64        // the greatest number of callbacks that are accepted and have not finished; 0 for no limit
@@ -109,7 +109,9 @@ func (b *inbox) setRunning(running string) {
 
 // post queues f if the state is Running, and otherwise counts it as refused.
 func (b *inbox) post(f func()) bool {
-	if !b.mu.TryLock() { // the function lock begins with TryLock, too; called here, TryLock is inlined, which saves a seventh of the time
+	// The function lock also begins with TryLock, but is not inlined. The inlined TryLock here
+	// saves a seventh of the time.
+	if !b.mu.TryLock() {
 		lock(&b.mu)
 	}
 	if s := State(b.state.Load()); s != Running {

@@ -98,7 +98,7 @@ type offload[T any] struct {
 	guard         *ctxshutdown.Guard // the guard of the offload, released when the work has returned
 	site          fmt.Stringer       // the line that called Offload, if the loop is traced
 	settled       atomic.Bool
-	stopAfterFunc atomic.Pointer[func() bool] // cancels the call of expire at the end of ctx
+	stopAfterFunc atomic.Pointer[func() bool] // unregisters expire, so that the end of ctx does not call it
 
 	// Only the goroutine that has the result uses the fields below: the worker, or the first call
 	// of complete.

@@ -81,8 +81,8 @@ func (l *Loop) Quiesce(timeout time.Duration) error {
 			return l.checkRefused()
 		}
 	}
-	// Check once more. The loop may have become idle without having sent its answer yet, and the
-	// error would then show only zeros.
+	// The timeout has passed. Check the counts once more: the loop may have become idle without
+	// having sent its answer yet, and then all counts in the error would be zero.
 	counts := l.Counts()
 	if counts.isQuiet() {
 		return l.checkRefused()

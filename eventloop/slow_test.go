@@ -66,7 +66,7 @@ func TestWithSlowCallback_LongestWaitIsExactForEachCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context(), eventloop.WithSlowCallback(time.Hour, nil))
 		l.Post(func() { time.Sleep(time.Second) })
-		synctest.Wait() // the loop runs this callback, so those that follow are other batches
+		synctest.Wait() // the loop has taken this callback, so the next ones are in later batches
 		var got, want []time.Duration
 		for i := range 600 { // so many that the loop takes them from the queue in more than two batches
 			l.Post(func() {

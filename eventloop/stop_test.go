@@ -313,8 +313,8 @@ func TestStop_LoopEndsAfterTimersAreCancelledAndHandleTriggered(t *testing.T) {
 	}
 }
 
-// If a loop was never started, or was created in a stopped scope, its completion also resolves only
-// after the shutdown handle has been triggered.
+// When the completion of a loop resolves, the shutdown handle has been triggered, even if the loop
+// was never started or was created in a stopped scope.
 func TestStop_OfLoopNeverStartedTriggersShutdownHandle(t *testing.T) {
 	for range 100 {
 		app := ctxshutdown.New(context.Background())

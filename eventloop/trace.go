@@ -26,8 +26,8 @@ func newTracer(s *ctxshutdown.Swansong, slow *stopwatch, guards *atomic.Int32) t
 	return tracer{t, s, slow, guards}
 }
 
-// on reports whether the scope is traced. Post calls it each time; a receiver that is not a pointer
-// would be copied each time.
+// on reports whether the scope is traced. Its receiver is a pointer, because every Post calls on,
+// and would otherwise copy the tracer.
 func (t *tracer) on() bool { return t.Tracer != nil }
 
 // label sets the pprof label of the calling goroutine, which runs the user's functions.

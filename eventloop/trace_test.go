@@ -138,8 +138,8 @@ func TestTrace_NamesUserLineAndStackOfBlockedFunction(t *testing.T) {
 	}
 }
 
-// During Run, too, a summary names the line that has posted the callback, and not that of Run or
-// New, whose guards are older.
+// While the loop runs in Run, a summary names the line that has posted the running callback. It
+// does not name the lines that have called Run and New, although their guards are older.
 func TestTrace_SummaryNamesLineThatPostedRunningCallback(t *testing.T) {
 	l := eventloop.New(ctxshutdown.New(context.Background(), ctxshutdown.WithTrace()))
 	testkit.Equal(t, "error of Run", l.Run(context.Background(), func(context.Context) error {
