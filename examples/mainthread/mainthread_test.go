@@ -42,7 +42,7 @@ func TestProgram_OpensAndClosesWindowOnMainThread(t *testing.T) {
 	}
 }
 
-// After a panic in a callback, the window is still closed on the thread that has opened it.
+// If a callback panics, the program closes the window on the thread that has opened it.
 func TestRun_ClosesWindowOnItsThreadAfterPanicOfCallback(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

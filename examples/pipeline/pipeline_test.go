@@ -37,7 +37,8 @@ func runProgram(t *testing.T, args ...string) (code int, stderr string) {
 	return runProgramUntil(t.Context(), t.Context(), args...)
 }
 
-// runProgramUntil is runProgram with the contexts of run, which stop the program.
+// runProgramUntil does what runProgram does. The end of the context first stops the program, and
+// the end of second cuts its drain short.
 func runProgramUntil(first, second context.Context, args ...string) (code int, stderr string) {
 	var b bytes.Buffer
 	code = run(first, second, append([]string{"-drain-timeout", "1m"}, args...), &b)
