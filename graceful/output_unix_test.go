@@ -122,7 +122,7 @@ func init() {
 }
 
 // The process that reads the output of a program ends while the program serves, or while it drains.
-// The program drains, and is not ended by the write of its last line either.
+// In both cases the program drains, and writing its last line to the closed pipe does not end it.
 func TestRun_DrainsEvenIfProcessThatReadsOutputEnds(t *testing.T) {
 	for _, test := range []struct {
 		role  string

@@ -424,7 +424,7 @@ func TestWatch_DeliversEveryStatusInOrder(t *testing.T) {
 				if calls++; calls != 1 {
 					t.Error("two calls of the callback at the same time")
 				}
-				time.Sleep(time.Millisecond) // a slow callback receives every status nevertheless
+				time.Sleep(time.Millisecond) // the callback is slow, but still receives every status
 				calls--
 				v := seen{Rung: st.Rung, Cause: testkit.ErrorText(st.Cause), Extended: st.Extended, Ready: st.Ready}
 				if !st.Until.IsZero() {

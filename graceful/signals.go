@@ -104,8 +104,8 @@ func (in *signalInputs) pipeEvent() (e event, ok bool) {
 	return event{kind: asked, cause: &SignalError{brokenPipe}}, true
 }
 
-// stop restores the effect that the signals had before Run. It does so after signalsAfterRun, but
-// returns at once.
+// stop restores the effect that the signals had before Run. It returns at once, and restores the
+// effect when the time signalsAfterRun has passed.
 func (in *signalInputs) stop() {
 	if in.fake || len(in.configured) == 0 {
 		return

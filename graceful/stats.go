@@ -13,7 +13,7 @@ type Stats struct {
 	Clean, Forced, Abandoned uint64        // the numbers of runs that ended in each way
 	Late                     uint64        // the number of guards released after Force or after their run was abandoned
 	Extensions               uint64        // the number of extensions granted
-	StillHeld                uint64        // the number of guards that were held when their runs were abandoned
+	StillHeld                uint64        // the number of guards that were held when Run abandoned its drain, over all runs
 	LongestDrain             time.Duration // the longest time that Run took from the beginning of the phase Soft to its return
 }
 
@@ -28,7 +28,7 @@ var counters struct {
 type abandonedScope struct {
 	scope *ctxshutdown.Swansong
 	held  int // the number of guards that were held when the run was abandoned
-	late  int // the number of these guards that the counter Late includes so far
+	late  int // how many of the guards counted in held have been released and added to Stats.Late
 }
 
 // ReadStats returns the counters. They never decrease. Extensions grows with each extension, and
