@@ -321,8 +321,9 @@ func (s *connState) onTimer(e connEvent) connActions {
 		return s.startTimer(now)
 	case s.announced && !s.closeAnnounced:
 		s.closeAnnounced, s.wrote = true, false
-		// onWrite starts the timer anew when the server writes the GOAWAY. This timer is for a
-		// client that does not read, to which the server cannot write the GOAWAY.
+		// When the server has written the GOAWAY, onWrite starts the timer again. If the server
+		// cannot write it, because the client does not read, the timer that is started here
+		// expires.
 		s.intervals, s.interval = 1, headerTimeout
 		return sendGoAway | s.startTimer(now)
 	}

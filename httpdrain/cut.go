@@ -116,8 +116,8 @@ func (d *drain) cutShort() *CutError {
 	return e
 }
 
-// An unfinished is a Cut whose Route is either a pattern, if hasPattern is set, or the path of the
-// request.
+// An unfinished is the Cut of an unfinished request, before cutShort has looked for the pattern.
+// The Route is a pattern if hasPattern is set, and otherwise still the path of the request.
 type unfinished struct {
 	Cut
 	hasPattern bool

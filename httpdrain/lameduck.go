@@ -30,7 +30,8 @@ func (l *lameDuck) turn(c *conn) time.Duration {
 	return time.Duration(c.turn * float64(l.length) / 2)
 }
 
-// isTurn reports whether the server tells the client of c to use another server from now on.
+// isTurn reports whether the turn of c has come, and the server is to tell the client of c to use
+// another server.
 func (l *lameDuck) isTurn(c *conn) bool { return time.Since(l.began) >= l.turn(c) }
 
 // awaitLameDuck waits for the lame duck phase of p, if there is one, and then tells each HTTP/2

@@ -161,7 +161,7 @@ func (sv *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c, ok := r.Context().Value(connKey{}).(*conn)
 	if !ok || c.drain.server != sv {
-		handler.ServeHTTP(w, r) // no Serve of this package accepted the connection for this server
+		handler.ServeHTTP(w, r) // the connection was not accepted by a call of Serve for this server
 		return
 	}
 	if c.work.Err() != nil {

@@ -200,7 +200,7 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 		waiting.Go(func() { d.awaitLameDuck(p) })
 		defer waiting.Wait()
 	}
-	defer cancel() // runs before the deferred waiting.Wait, and makes awaitLameDuck return, for which Wait waits
+	defer cancel() // makes awaitLameDuck return; runs before waiting.Wait, which waits for that
 	defer d.stopWatching()
 	l := newListener(ln, d, scope)
 	stop := context.AfterFunc(scope, l.limitAccept)

@@ -27,9 +27,9 @@ type server struct {
 	connState   func(net.Conn, http.ConnState)
 	connContext func(context.Context, net.Conn) context.Context
 
-	// tlsConns has the conn of each *tls.Conn of a TLS listener on which a function of the user's
-	// serves HTTP/2: that function reports states of the *tls.Conn itself, for which connOf finds
-	// no conn.
+	// On a TLS listener, a function that the user has set in TLSNextProto can serve HTTP/2. It
+	// reports states of the *tls.Conn itself, for which connOf finds no conn. tlsConns maps each
+	// such *tls.Conn to its conn.
 	tlsConns sync.Map
 
 	mu        sync.Mutex

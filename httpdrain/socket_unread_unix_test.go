@@ -56,7 +56,8 @@ type endedReadConn struct {
 	times int
 }
 
-// Read delays the result of the first read that the drain has ended, until the socket has data.
+// Read reads from the connection. When the drain has ended a read for the first time, Read returns
+// only after data has arrived in the socket.
 func (c *endedReadConn) Read(b []byte) (int, error) {
 	n, err := c.TCPConn.Read(b)
 	if len(b) == 1 || !errors.Is(err, os.ErrDeadlineExceeded) {

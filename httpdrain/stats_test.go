@@ -37,7 +37,7 @@ func TestServe_LogsAndCountsConnectionsClosedInMiddleOfHeader(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		client func(*peer)
-		silent string // the age of the header that the log contains; empty if nothing is logged
+		silent string // the age of the incomplete header, as in the log; empty if nothing is logged
 	}{
 		{"in the first line", func(p *peer) { p.send("GET / HTT") }, "2s"},
 		{"in a later line", func(p *peer) { p.send(get[:len(get)-2]) }, "2s"},

@@ -26,7 +26,7 @@ type tlsConn struct {
 	anyConn
 	tls          *tls.Conn
 	didHandshake bool
-	didServe     bool // the method ConnectionState has served the connection, or found that it is HTTP/1
+	didServe     bool // ConnectionState must not call serveOther: it has done so, or the handshake has failed
 	hasEnded     bool // the connection has been served with another protocol than HTTP/1, or the handshake has failed
 }
 

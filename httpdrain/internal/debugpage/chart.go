@@ -126,7 +126,7 @@ func (c *chart) drawCurve(points []point, peak int, axis timeAxis) {
 	first := 0.0
 	for i, p := range points {
 		if i+1 < len(points) && !points[i+1].at.After(axis.from) {
-			continue // the next point, too, is before the left edge, so this one is not visible
+			continue // the curve leaves this point before the left edge, so it is not visible
 		}
 		x := axis.fraction(p.at) * 1000
 		y := strconv.FormatFloat(100-90*float64(p.guards)/float64(peak), 'f', 1, 64)

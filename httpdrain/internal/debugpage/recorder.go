@@ -222,7 +222,8 @@ func (r *recorder) recordMarks(now *snapshot) {
 			slices.SortStableFunc(r.marks, func(a, b mark) int { return a.at.Compare(b.at) })
 		}
 	}
-	phase := graceful.Serving // stays Serving if the scope belongs to no process, even after the stop
+	// Without graceful.Run there is no phase, so phase remains Serving even after the stop.
+	phase := graceful.Serving
 	if now.status != nil {
 		phase = now.status.Rung
 	}

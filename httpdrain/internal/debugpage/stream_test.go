@@ -132,7 +132,7 @@ func TestStream_ShowsDrainWithoutDelayingIt(t *testing.T) {
 			stream.leave()
 		}
 		want := []string{"Running 2", "Running 2", "ShuttingDown 2", "ShuttingDown 1", "Complete 0", "end complete"}
-		states := slices.Compact(<-got) // an event is also sent when the time axis advances
+		states := slices.Compact(<-got) // the stream repeats a state when only the time axis advances
 		testkit.Equal(t, "events", states, slices.Compact(want))
 		if p.watcherCount() != 0 {
 			t.Error("the stream has ended but still watches the process")
