@@ -210,7 +210,7 @@ func unfinishedCalls(s, connections *ctxshutdown.Swansong) (calls []ctxshutdown.
 // A CutError reports that calls were still running when their connections were closed, shortly
 // after Force.
 type CutError struct {
-	Calls []ctxshutdown.GuardEntry // calls by the path of their scope; Oldest is set only for traced guards
+	Calls []ctxshutdown.GuardEntry // the calls, grouped by the path of their scope; Oldest is zero if the scope is not traced
 	Cause error                    // the cause given to Force
 }
 

@@ -194,8 +194,8 @@ func (q *request) HTTPStream() (*http3.Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Get the guard before conn.mu is locked, and release it after that, because both may call
-	// String, which locks conn.mu.
+	// Acquire and release the guard without holding conn.mu. Both may call the method String of
+	// the request, which locks conn.mu.
 	g := q.guard(q.conn.drain.hijacks)
 	q.conn.mu.Lock()
 	isFirst, isLate := q.stream.hijacked == nil, q.stream.returned

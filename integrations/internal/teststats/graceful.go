@@ -13,8 +13,9 @@ import (
 	"github.com/swansong-go/swansong/graceful"
 )
 
-// Graceful runs programs until no two counters of graceful.ReadStats are equal and none is zero.
-// The test may already have run other programs.
+// Graceful runs programs until all counters of graceful.ReadStats are different, and none is zero.
+// A test can then see whether an exporter confuses two counters. The counters may include programs
+// that were run before the call.
 func Graceful(t *testing.T) (st graceful.Stats) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
