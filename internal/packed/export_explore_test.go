@@ -28,7 +28,7 @@ func IsLocked(on any) bool {
 	return ok && m.IsLocked()
 }
 
-// A Hash is a hash of numbers.
+// A Hash is the hash of the numbers and conditions that were added to it.
 type Hash uint64
 
 // Add returns a hash of the numbers that were hashed into h, followed by the given ones.

@@ -20,7 +20,8 @@ func SetBeforeStep(f func(on any)) {
 	}
 }
 
-// StartRecording forgets the transitions that are recorded, and records from now on.
+// StartRecording discards the transitions that were recorded before, and records new ones from now
+// on.
 func StartRecording() {
 	Transitions(map[uintptr]string{})
 	steps.OnChange = record

@@ -31,7 +31,7 @@ func (n *Node) link() {
 			break
 		}
 		p.mu.Unlock()
-		p.link() // the parent p must be linked first; then try again, as p may be unlinked meanwhile
+		p.link() // link the parent p first; then try again, because p may have been unlinked again
 	}
 	clearBits, v := unlinked, p.word.Load()
 	if p.sealing || v&live == 0 {

@@ -62,7 +62,9 @@ func TestChildList_HasFewIdleChildrenHoweverManyWereCreated(t *testing.T) {
 
 func TestUnlink_RemovesStoppedChildren(t *testing.T) {
 	root := newNode(nil)
-	for range 20 { // each round ends before the push of a further child could sweep the list
+	// Each round checks the list before another child is linked. Linking a child also removes idle
+	// children from the list, so it would hide a release that does not unlink its node.
+	for range 20 {
 		n := newNode(root)
 		n.AcquireOne()
 		n.Stop()

@@ -63,7 +63,8 @@ func TestLink_ChildLinkedDuringStopOfParentIsSealed(t *testing.T) {
 	unlock := child.Lock()
 	var rootLive, lateLive bool
 	both(root.Stop, func() {
-		// The seal of root lists the children, and then seals child, which waits for the lock.
+		// root.Stop has copied the list of children, and now waits for the lock of child, which the
+		// test holds.
 		waitUntilBlocked("(*Node).seal")
 		late.AcquireOne()
 		rootLive, lateLive = root.IsLive(), late.IsLive()

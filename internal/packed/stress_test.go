@@ -56,7 +56,7 @@ func report(t *testing.T, seed int, violation string) {
 // milliseconds.
 const roundLimit = 30 * time.Second
 
-// A counter is one scope of the real or the naive implementation.
+// A counter is one scope, either a Node or a naiveNode.
 type counter interface {
 	acquire()
 	release()

@@ -34,8 +34,9 @@ func init() {
 		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 		forever()
 	}
-	// The following roles start other processes, which print their pids. Their arguments say how to
-	// start the process and whether the leader waits.
+	// The following roles start other processes, which print their pids. The first argument says
+	// how to start the process; see the function leave. The second one says what the leader does
+	// after that.
 	roles["leave"] = func(args []string) {
 		leave(args[0], "hidden")
 		if args[1] == "wait" {
@@ -654,7 +655,7 @@ func TestWalkOfProc_FindsProcessThatFirstReadingOfProcMissed(t *testing.T) {
 	none, alone := scan{}, scan{found: []int{leader}}
 	for _, test := range []struct {
 		name  string
-		scans []scan // what each scan finds; the last scan is repeated
+		scans []scan // the result of each scan; all further scans have the last result
 		want  []int
 		after int // the expected number of scans
 	}{

@@ -40,7 +40,8 @@ var KillOrphansIn = killOrphansIn
 // PIDs returns the pids of all processes.
 var PIDs = pids
 
-// OwnerIsDead reports whether the owner in a mark is known to be dead.
+// OwnerIsDead reports whether the program that a mark names as the owner of a process is known to
+// be dead.
 func OwnerIsDead(mark string) bool {
 	o, ok := parseOwner(mark)
 	return ok && o.isDead()

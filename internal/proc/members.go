@@ -42,7 +42,8 @@ func (p *Process) remember(found []Member) {
 	p.known = slices.DeleteFunc(slices.Concat(found, exclude(p.known, found)), func(m Member) bool { return !m.isAlive() })
 }
 
-// knownMembers returns the processes that are known without a search and are still alive.
+// knownMembers returns the living members that earlier searches have found, and those that can be
+// found without reading all of /proc. After the leader was reaped, it returns the survivors.
 func (p *Process) knownMembers() (alive []Member) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -215,8 +215,9 @@ func TestStart_DoesNotKillProcessesThatMayOutliveTheirProgram(t *testing.T) {
 	})
 }
 
-// A program that starts a process kills only the processes of this user that are bound to a dead
-// program of the same namespaces, by the last of their marks.
+// When a program starts a process, it also kills processes that a dead program has left behind. It
+// kills only those that belong to the same user, and whose last mark names a dead program of the
+// same namespaces.
 func TestStart_KillsOnlyProcessesThatShouldHaveDiedWithDeadProgram(t *testing.T) {
 	dead := exec.Command("true")
 	if err := dead.Run(); err != nil {
@@ -338,7 +339,8 @@ func TestStart_ReturnsEvenIfProcessesToBeKilledStartNewOnes(t *testing.T) {
 	testkit.Equal(t, "scans", scans, strconv.Itoa(proc.MaxScans))
 }
 
-// A process that has started others while the processes were listed does not leave these behind.
+// A process that was started while the processes of a dead program were being listed is killed as
+// well.
 func TestStart_KillsProcessesThatThoseToBeKilledStartMeanwhile(t *testing.T) {
 	p := start(t, self("scan-twice "+randomNamespace()))
 	out, err := io.ReadAll(p.Stdout())

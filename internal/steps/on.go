@@ -98,7 +98,8 @@ func (m *Mutex) Lock() {
 
 func (m *Mutex) Unlock() { m.mu.Unlock() }
 
-// IsLocked reports whether m is locked. It is no step, so no other goroutine is chosen before it.
+// IsLocked reports whether m is locked. Unlike Lock, it does not call Before, so the test runs no
+// other goroutine first.
 func (m *Mutex) IsLocked() bool {
 	if !m.mu.TryLock() {
 		return true
@@ -110,7 +111,8 @@ func (m *Mutex) IsLocked() bool {
 // A Pointer is an atomic pointer whose operations call the function Before first.
 type Pointer[T any] struct{ p atomic.Pointer[T] }
 
-// Peek returns the pointer. It is no step, so no other goroutine is chosen before it.
+// Peek returns the pointer. Unlike Load, it does not call Before, so the test runs no other
+// goroutine first.
 func (p *Pointer[T]) Peek() *T { return p.p.Load() }
 
 func (p *Pointer[T]) Load() *T {

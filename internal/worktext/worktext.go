@@ -109,7 +109,7 @@ func (l *List) Summary() string {
 		return "nothing"
 	}
 	kinds := slices.SortedFunc(maps.Keys(counts), func(a, b kind) int {
-		// Work of a known kind comes before paths of scopes, which have no noun.
+		// Kinds with a noun, such as requests, come before kinds that are only paths of scopes.
 		return cmp.Or(cmp.Compare(min(len(b.noun), 1), min(len(a.noun), 1)),
 			cmp.Compare(counts[b], counts[a]), cmp.Compare(a.noun, b.noun), cmp.Compare(a.path, b.path))
 	})

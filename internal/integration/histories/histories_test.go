@@ -193,7 +193,8 @@ func refusal(at int) (events []event) {
 	return events
 }
 
-// release returns the events of a release on a scope.
+// release returns the events of the release of a guard: the scope with the index at and each of its
+// ancestors count one guard less.
 func release(at int) (events []event) {
 	for ; at >= 0; at = parents[at] {
 		events = append(events, event{kind: uncount, scope: at})
