@@ -311,7 +311,9 @@ func TestClose_ForcesFirstIfContextHasEnded(t *testing.T) {
 	errHurry := errors.New("the program has no more time")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errHurry)
-	for range 20 { // without the Force, the cause is rarely the right one by chance
+	// Repeat the test: a Close that does not call Force first can have the right cause by chance,
+	// but rarely 20 times in a row.
+	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			conn, _ := startInProcess(t, t.Context(), lspconn.Server{}, behaviours{})
 			conn.Ready(t.Context())

@@ -47,7 +47,7 @@ func ExampleProcess_force() {
 	}
 	fmt.Println(server.Err())
 	server.Force(errors.New("the window was closed"))
-	server.Stream().Close() // nothing is read from it
+	server.Stream().Close() // the program reads no messages from the stream
 	<-server.Done()
 	report, err := server.Close(context.Background())
 	fmt.Println(report.Failure, err)

@@ -44,7 +44,7 @@ type handling struct {
 	request  bool
 	id       json.RawMessage         // the id of a request
 	cancel   context.CancelCauseFunc // ends the context of the handler of a request
-	answered bool                    // no response is to be sent: to a notification, or to a request that has one already; guarded by inbox.mu
+	answered bool                    // no response may be sent: the message is a notification or was answered; guarded by inbox.mu
 }
 
 type handlingKey struct{}

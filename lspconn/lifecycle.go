@@ -123,7 +123,9 @@ func (c *Conn) initialize() error {
 func (c *Conn) awaitStop() error {
 	readDone := c.readDone
 	if c.external != nil {
-		readDone = nil // the end of reading is no failure of a Process, whose user may stop reading at any time
+		// The connection belongs to a Process, whose user may stop reading at any time. So the end
+		// of reading does not mean that the server has failed.
+		readDone = nil
 	}
 	var idle *time.Timer
 	var idleTime <-chan time.Time // ticks when the idle time may be over; nil without a time-out

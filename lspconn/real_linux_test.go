@@ -102,7 +102,7 @@ func (b *rawServer) send(id int64, method string, params json.RawMessage) {
 	}
 }
 
-// A response is what a rawServer has sent: a response, or a request.
+// A response is a message from a rawServer: the response to a request, or a request of the server.
 type response struct {
 	ID     json.RawMessage
 	Method string

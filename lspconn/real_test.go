@@ -62,7 +62,7 @@ func workspace(t *testing.T) string {
 	files := map[string]string{
 		"go.mod":        "module example.com/small\n\ngo 1.25\n",
 		"tsconfig.json": `{"compilerOptions": {"strict": true, "module": "esnext"}}`,
-		"sgconfig.yml":  "ruleDirs: []\n", // without it, ast-grep exits
+		"sgconfig.yml":  "ruleDirs: []\n", // without this file, ast-grep exits
 	}
 	for _, r := range reals {
 		files[r.file] = r.text

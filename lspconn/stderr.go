@@ -129,9 +129,9 @@ var groupMargin = regexp.MustCompile(`(?m)^ +\| `)
 // flagError matches the errors of package flag of Go, behind which the program prints its usage.
 var flagError = regexp.MustCompile(`^(flag provided but not defined|flag needs an argument|bad flag syntax): |^invalid (boolean )?value ".*" for (flag )?-`)
 
-// runsOn matches what no usage contains: the entries of a log, and the panics of Go. If one follows
-// the error of package flag, another program has printed that error, such as a tool that the server
-// has started.
+// runsOn matches lines that no usage contains: log entries, and the panics of Go. If such a line
+// follows an error of package flag, the server has run on after that error. So another program has
+// printed the error, such as a tool that the server has started.
 var runsOn = regexp.MustCompile(`^\d{4}[/-]\d\d[/-]\d\d[ T]|^(panic|fatal error|SIG[A-Z]+): `)
 
 // adviceLine matches what command-line parsers, such as clap in servers written in Rust, and

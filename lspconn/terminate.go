@@ -67,7 +67,7 @@ type handshake struct {
 	err               error     // why the server did not answer shutdown; nil if it did, or if shutdown was not sent
 	exitedEarly       bool      // the server exited before the connection sent it the exit notification
 	forced            bool      // Force cut the closing short
-	drained, answered time.Time // when the queue was written, and when shutdown was answered, or the wait for it ended
+	drained, answered time.Time // when the writing of the queue ended, and the wait for the answer to shutdown, also if they failed
 }
 
 func (c *Conn) shakeHands(s schedule, attempt bool) handshake {

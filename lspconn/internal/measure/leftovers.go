@@ -46,7 +46,7 @@ func startsAndStops(w io.Writer, n int) error {
 	row("open files", before.Descriptors, after.Descriptors)
 	row("goroutines", before.Goroutines, after.Goroutines)
 	if more := after.More(before); more != "" {
-		return fmt.Errorf("left after %d starts and stops: %s", n, more)
+		return fmt.Errorf("not freed after %d starts and stops of a server: %s", n, more)
 	}
 	return nil
 }
