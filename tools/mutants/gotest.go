@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// A baseline is a test that runs while no mutant is chosen. Where a baseline is the key of a
-// compiled test program, its testCommand has only the package and the flags of the compiler.
+// A baseline is a test, and the code in which it runs while no mutant is chosen. A baseline is also
+// the key of a compiled test program; then its testCommand has only the package and the compiler
+// flags.
 type baseline struct {
 	testCommand
 	overlay string // the file of the overlay, which many mutants may share; "" for the code as it is
@@ -153,7 +154,8 @@ func (r *runner) runTest(t testCommand, program, chosen string) (res result) {
 			res.failing = cmp.Or(res.failing, name)
 		case verb == "--- PASS":
 			running = ""
-			// A parent passes even if the subtest that -run names does not exist.
+			// If the flag -run names a subtest that does not exist, its parent test passes. So
+			// count only tests at the level of the name in -run.
 			if strings.Count(name, "/") >= strings.Count(t.run, "/") {
 				res.passes++
 			}

@@ -147,7 +147,8 @@ func TestAlwaysSkipped(t *testing.T) { t.Skip("not today") }
 // An entry is a mutant of package n or o of the module.
 type entry struct{ table, name, text string }
 
-// inN returns an entry of the table of package n. text has its lines after the name.
+// inN returns an entry of the table of package n. text contains the lines of the entry that follow
+// the name.
 func inN(name, text string) entry { return entry{"n", name, text} }
 
 // inO returns an entry of the table of package o.

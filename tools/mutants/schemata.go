@@ -29,7 +29,10 @@ import (
 // killed in the shared program is run again alone.
 const (
 	variable = "SWANSONG_MUTANT"
-	noMutant = "-" // the variable is always set, so that tests that look at their environment find the same with each mutant and with none
+	// noMutant is the value of the variable while no mutant is selected. The variable is always
+	// set, so that a test that counts or lists its environment variables has the same result in
+	// each run.
+	noMutant = "-"
 )
 
 // A newBody replaces the body of a function.
