@@ -51,9 +51,8 @@ func (res *resource) isAbsent(cond ast.Expr, outcome, okUnchanged bool) bool {
 	return false
 }
 
-// isAbsentIf reports whether the function holds no guard or scope if the operands x and y of a
-// comparison are equal. If equal is false, it reports whether the function holds none if they are
-// unequal.
+// isAbsentIf reports whether a comparison proves that the function holds no guard or scope. x and y
+// are the operands of the comparison, and equal is its result. okUnchanged is as in isAbsent.
 func (res *resource) isAbsentIf(x, y ast.Expr, equal, okUnchanged bool) bool {
 	if b, ok := isBool(res.info, y); ok {
 		return res.isAbsent(x, equal == b, okUnchanged)

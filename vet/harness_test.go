@@ -166,7 +166,7 @@ var (
 func (r report) checkFixes(t *testing.T) {
 	t.Helper()
 	type edit struct {
-		from, to int // offsets in the file
+		from, to int // offsets, in the file, of the text that the edit replaces
 		text     string
 	}
 	edits := map[string][]edit{}

@@ -81,7 +81,7 @@ func graphOf(pass *analysis.Pass, cur inspector.Cursor) (fn inspector.Cursor, gr
 // A binding has the variables to which the results of a call are assigned.
 type binding struct {
 	stmt ast.Node     // the statement, which is a node of the control-flow graph
-	lhs  []*ast.Ident // nil for a result that is not assigned to a variable; empty if all are discarded
+	lhs  []*ast.Ident // one per result, nil if it is not assigned to a variable; empty if the statement assigns nothing
 }
 
 // bindingOf returns the variables to which the results of a call are assigned. ok is false if the
@@ -267,7 +267,7 @@ func within(uses []variableUse, n ast.Node) []variableUse {
 func (res *resource) follow(visit func(ast.Node)) (lost []ast.Node) {
 	type state struct {
 		block *cfg.Block
-		known bool // set unless ok has been assigned again
+		known bool // the variable ok of g, ok := s.TryGuard() still has its first value
 	}
 	seen := map[state]bool{}
 	var walk func(s state, nodes []ast.Node)
