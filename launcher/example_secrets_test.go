@@ -34,7 +34,7 @@ func ExampleSecretConfig() {
 	}
 	defer stop()
 	if len(lines) == 0 {
-		lines = append(lines, <-more) // the process might not have printed its line before
+		lines = append(lines, <-more) // the process has printed nothing yet
 	}
 	fmt.Println(lines[0].Text)
 	// Output:

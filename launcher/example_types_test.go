@@ -428,7 +428,7 @@ func ExampleManager_DryRun() {
 		return
 	}
 	var what []launcher.DryRun
-	what, err = m.DryRun(ctx, "web-1", "") // asks one process and not a whole group
+	what, err = m.DryRun(ctx, "web-1", "") // asks one process; the last argument could name a group instead
 	if err != nil {
 		fmt.Println(err)
 		return

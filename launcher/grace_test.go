@@ -15,7 +15,7 @@ import (
 	"github.com/swansong-go/swansong/launcher/client"
 )
 
-// drainTimes is what a process knows about its time while it drains.
+// drainTimes contains the times that a draining process knows, such as its deadline.
 type drainTimes struct {
 	Received, Deadline time.Time
 	Moved              time.Time // the deadline of the context after it has moved; zero if it has not moved

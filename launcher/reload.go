@@ -148,7 +148,7 @@ func (r *reloader) source() any {
 // newConfig would be refused, the list contains the reasons.
 func (r *reloader) sideEffects(newConfig Config) (lines []string) {
 	m := r.manager
-	claimed := map[string]listeners.Set{} // the listeners that applying would open, by group
+	claimed := map[string]listeners.Set{} // by group, the listeners that a reload to newConfig would open
 	for _, group := range newConfig.Groups {
 		cfg := group.resolve()
 		g, err := m.group(cfg.Name)

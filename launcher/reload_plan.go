@@ -19,7 +19,7 @@ type reloadPlan struct {
 	next     Config
 
 	order                      []string
-	existing                   []change // changes of groups that stay
+	existing                   []change // the groups that the reload does not remove, with their next configurations
 	unchanged, changed, rolled []change // the changes in existing, sorted by what has to be done; see classify
 	removed                    []*group
 
@@ -90,7 +90,7 @@ func (p *reloadPlan) checkLauncher() (err error) {
 		return &ConfigError{Field: "Dir", Rule: fmt.Sprintf("cannot change from %s while the launcher runs; start another launcher", m.cfg.Dir)}
 	}
 	if next.Admin != m.cfg.Admin {
-		return &ConfigError{Field: "Admin", Rule: "cannot change by a reload; upgrade the launcher, or start another one. New certificates are read without a reload"}
+		return &ConfigError{Field: "Admin", Rule: "cannot change by a reload; upgrade the launcher, or start another launcher. New certificates are read without a reload"}
 	}
 	return nil
 }
@@ -308,10 +308,10 @@ func (c change) checkLog() error {
 func (c change) checkListeners() error {
 	now := c.group.config()
 	if len(c.cfg.Listen) > 0 && now.OnLauncherDeath != c.cfg.OnLauncherDeath {
-		return &ConfigError{c.group.name, "OnLauncherDeath", "cannot change by a reload while the launcher listens for the group; upgrade the launcher, or start another one"}
+		return &ConfigError{c.group.name, "OnLauncherDeath", "cannot change by a reload while the launcher listens for the group; upgrade the launcher, or start another launcher"}
 	}
 	if !slices.Equal(now.Listen, c.cfg.Listen) {
-		return &ConfigError{c.group.name, "Listen", "cannot change by a reload; upgrade the launcher, start another one, or add another group"}
+		return &ConfigError{c.group.name, "Listen", "cannot change by a reload; upgrade the launcher, start another launcher, or add another group"}
 	}
 	return nil
 }

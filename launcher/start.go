@@ -63,7 +63,8 @@ type start struct {
 	damaged string                         // the new path of the damaged state file of the earlier launcher; empty if it was intact
 }
 
-// prepare does everything that can fail. The function that it returns starts the groups.
+// prepare makes a Manager, and does all that can fail in the start of a launcher. The function that
+// it returns starts the groups.
 func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err error) {
 	dir, err := filepath.Abs(cfg.Dir)
 	if err != nil {

@@ -22,7 +22,7 @@ type Stats struct {
 // ForcedAtStop and FailedAtStop.
 type GroupStats struct {
 	Starts            uint64                // number of attempts to start a process, including those that failed
-	Restarts          uint64                // number of failures of processes after which a replacement is started
+	Restarts          uint64                // number of processes that failed and that the restart policy replaces
 	ReadinessFailures uint64                // number of processes that became UNHEALTHY, or ended, before they became ready
 	LivenessFailures  uint64                // number of processes that became UNHEALTHY after they had been ready
 	Ends              map[Outcome]uint64    // number of processes that have been reaped, by outcome

@@ -27,7 +27,7 @@ import (
 type checker struct {
 	*decoder
 	here bool   // whether to check also that programs, directories and certificates exist on this machine
-	open opener // opens the files of env_file; set if here is true
+	open opener // opens the files of env_file; nil unless the field here is true
 }
 
 // must reports a broken rule at the key, unless ok is true or the key already has an error.
@@ -185,7 +185,8 @@ func (k *checker) listeners(at string, all []launcher.Listen) {
 }
 
 // logs checks the sizes, which depend on each other: a line has to fit into a file and into the
-// buffer. The file counts the current log in max_files, unlike the field; see forms.
+// buffer. In the file, max_files includes the current log, but the field MaxFiles does not: forms
+// converts the number.
 func (k *checker) logs(at string, l launcher.LogConfig) {
 	k.absolute(at+".logs.dir", l.Dir)
 	size, line, buffer := Bytes(l.MaxSize), Bytes(l.MaxLine), Bytes(l.Buffer)

@@ -47,7 +47,8 @@ func ExampleReadFile() {
 	// /dev/zero: is larger than 4MiB, the limit for a configuration file
 }
 
-// The source also locates errors that only the start of the launcher finds.
+// The source that LoadSource returns knows the line of each key in the file. The launcher uses it
+// in the text of errors, also of those that only its start can find.
 func ExampleLoadSource() {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -298,8 +298,8 @@ func numeric(text string) *int64 {
 	return &id
 }
 
-// deployment returns the Deployment of a group. Kubernetes refuses a deadline that is not longer
-// than minReadySeconds, and takes a missing one for ten minutes.
+// deployment returns the Deployment of a group. Kubernetes requires a progress deadline of more
+// than minReadySeconds. If a Deployment sets none, the deadline is ten minutes.
 func (g group) deployment() deployment {
 	matched := map[string]string{"app.kubernetes.io/name": g.Name}
 	roll := rollingUpdate{*g.MaxSurge, g.maxUnavailable()}

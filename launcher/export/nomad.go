@@ -345,7 +345,7 @@ func (g group) nomadGaps() {
 	g.gap(g.Export.Image == "", "command", "the driver is exec: %s must exist on each client, inside its chroot", g.Command[0])
 	g.gap(len(secret) > 0, "env", "%s are read from the variable %s, which must exist: nomad var put %[2]s", strings.Join(secret, ", "), variablePath(g.Name))
 	g.gap(g.WorkDir != "" && g.Export.Image == "", "working_dir", "is ignored; the driver exec has its own working directory")
-	g.gap(len(g.DependsOn) > 0, "depends_on", "jobs have no order; let the process wait, or stay unready, until it can reach %s", strings.Join(g.DependsOn, ", "))
+	g.gap(len(g.DependsOn) > 0, "depends_on", "Nomad starts jobs in no fixed order; let the process wait, or stay unready, until it can reach %s", strings.Join(g.DependsOn, ", "))
 	g.gap(len(g.EnvFile) > 0, "env_file", "is read from the variable %s, which must exist: nomad var put %[1]s NAME=value ...", g.envVariables())
 	g.gap(g.UserGroup != "", "group", "is not exported; the process has the groups of its user")
 	g.gap(len(g.Rlimits) > 0, "rlimits", "are not exported; with the driver docker, set ulimit")
@@ -377,7 +377,7 @@ func (g group) nomadGaps() {
 		g.gap(p.HTTPGet.Port == "" && p.TCPSocket.Port == "", p.key, "the check is one of a Consul service, because services of Nomad have only http and tcp checks")
 	}
 	g.gap(len(g.ReadinessProbe.Exec.Command) > 0, "readinessProbe.failureThreshold", "is 1, and so is successThreshold, because Nomad has no thresholds for a check by a command")
-	g.gap(g.LivenessProbe.TerminationGrace > 0, "livenessProbe.terminationGracePeriodSeconds", "is not supported; the process has KillTimeout")
+	g.gap(g.LivenessProbe.TerminationGrace > 0, "livenessProbe.terminationGracePeriodSeconds", "is not supported; after a failed probe, a process has the whole KillTimeout to end")
 	g.probeGaps()
 	g.gap(g.Shutdown.GraceEnforced && g.Shutdown.Grace < g.Shutdown.Max, "shutdown.grace_period", "is not supported; each process has all of max_duration without asking for more time")
 	g.gap(g.bound() > mostKill, "shutdown.max_duration", "needs a max_kill_timeout of at least %v in the configuration of the clients; the default is 30s", g.bound())

@@ -95,7 +95,9 @@ func (g group) service() string {
 		}
 	}
 	u.set("ExecStart", g.ported(named(commandLine(g.Command[0], g.arguments()))))
-	if len(g.PreStop) > 0 { // the hooks read these variables; the process gets them, too, but package client does not take systemd for a launcher
+	// The hooks read these variables. The process gets them, too, but they alone do not make
+	// package client assume that a launcher has started the process.
+	if len(g.PreStop) > 0 {
 		u.set("Environment", "SWANSONG_PROCESS_ID=%p-%i")
 		u.set("Environment", "SWANSONG_PROCESS_GROUP=%p")
 	}
@@ -342,7 +344,7 @@ func (g group) systemdGaps() {
 	g.gap(*g.MaxSurge > 0, "max_surge", "there is no surge; an instance is stopped before its replacement starts")
 	g.gap(g.Roll.Canary > 0, "canary", "there are no canaries; restart one instance, and check it")
 	g.gap(g.MinReady > 0, "min_ready_seconds", "is ignored")
-	g.gap(g.Shutdown.DeregisterDelay > 0, "shutdown.deregister_delay", "there is no router; the process itself must continue to serve for that time")
+	g.gap(g.Shutdown.DeregisterDelay > 0, "shutdown.deregister_delay", "systemd has no router; after SIGTERM, the process itself must continue to serve for %v", g.Shutdown.DeregisterDelay)
 	g.gap(g.Shutdown.GraceEnforced && g.Shutdown.Grace < g.Shutdown.Max, "shutdown.grace_period", "is not supported; each process has all of max_duration without asking for more time")
 	g.gap(g.Roll.OnFailure != launcher.Continue, "on_failure", "there is no roll, and so no %s; check an instance before you restart the next one", g.Roll.OnFailure)
 	g.gap(g.Roll.Retry != launcher.Manual, "retry", "there is no roll; a failed instance is restarted by Restart, after RestartSec")

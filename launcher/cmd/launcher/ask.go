@@ -162,7 +162,7 @@ func drainCommand(at *place) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "required: drain never stops anything")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "required, as a reminder that this command stops nothing")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

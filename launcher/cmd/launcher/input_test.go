@@ -301,7 +301,7 @@ func TestRun_DoesNotReadPipeAgainAfterError(t *testing.T) {
 				return
 			}
 			reads.Add(1)
-			os.Remove(pipe) // the next reader gets another pipe
+			os.Remove(pipe) // a second read of the path must open another pipe, and is counted
 			syscall.Mkfifo(pipe, 0o600)
 			f.Write(text)
 			f.Close()

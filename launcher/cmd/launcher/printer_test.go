@@ -18,8 +18,8 @@ type stalled chan struct{}
 
 func (s stalled) Write(text []byte) (int, error) { <-s; return len(text), nil }
 
-// At the end, the launcher waits at most two seconds for both readers together. The error is
-// printed on stderr even if stdout is not read.
+// At its end, the launcher waits until its stdout and stderr have been read, but at most two
+// seconds for both together. It prints its error on stderr even if no process reads its stdout.
 func TestPrinter_AtExitWaitsAtMostTwoSecondsForReadersOfOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader := make(stalled)

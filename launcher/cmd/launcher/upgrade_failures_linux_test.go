@@ -176,8 +176,9 @@ func (s *site) liar(does string) string {
 	return script
 }
 
-// A stop signal that a program has got shortly before it has executed another one stops the
-// launcher, once, whether the other one takes over or goes back.
+// A launcher receives a stop signal during an upgrade, shortly before it executes the new program.
+// The signal stops the launcher once, whether the new program takes over or executes the old
+// program again.
 func TestUpgrade_LosesNoStopSignal(t *testing.T) {
 	for _, args := range []string{`"$@"`, "run --no-such-flag"} {
 		s := newSite(t, `
@@ -200,8 +201,8 @@ process_groups:
 	}
 }
 
-// An address for metrics that is in use refuses an upgrade. If it is in use only when the new
-// program has taken over, the processes go on without metrics.
+// An upgrade is refused if the address for metrics is in use. If the new program finds that only
+// after it has taken over, the processes go on without metrics.
 func TestUpgrade_IsRefusedIfMetricsAddressIsInUse(t *testing.T) {
 	const yaml = `
 state_dir: STATE

@@ -98,7 +98,7 @@ func TestOverlaps_AgreesWithKernel(t *testing.T) {
 		a, b := resolve(t, c.a), resolve(t, c.b)
 		testkit.Equal(t, what, relation(a, b), c.want)
 		testkit.Equal(t, what+", the other way round", relation(b, a), c.want)
-		if runtime.GOOS != "linux" { // other systems allow a listener on one address beside a listener on every address
+		if runtime.GOOS != "linux" { // on other systems, a listener on every address permits another one on a single address
 			continue
 		}
 		first, err := net.Listen(c.a.network, c.a.address)

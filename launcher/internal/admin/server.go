@@ -26,7 +26,7 @@ const (
 	handshakeTimeout   = 10 * time.Second
 	maxConcurrentCalls = 64 // number of concurrent calls of one client
 	maxHeaderBytes     = 16 << 10
-	maxConnections     = 1000 // number of connections of the processes of another user; more of them wait
+	maxConnections     = 1000 // number of concurrent connections of processes of another user; further connections wait
 )
 
 // answerTimeout bounds the time that calls have to end when the server is stopped. The server is

@@ -67,7 +67,8 @@ func (s *service) StopProcess(ctx context.Context, in *pb.StopProcessRequest) (*
 			d.AsDuration(), maxGrace)
 	}
 	id := in.GetProcessId()
-	// If there is no such process, StopProcess returns the same error.
+	// Ignore the error here: if there is no such process, the call of StopProcess below returns the
+	// same error.
 	before, _ := s.launcher.Process(id)
 	if err := s.launcher.StopProcess(id, reasonOf(ctx, in.GetReason()), in.GetGracePeriod().AsDuration(), in.GetNoReplacement()); err != nil {
 		return nil, s.wireError(err)

@@ -41,7 +41,7 @@ func (c *Controller) Health(now time.Time, failing bool) Health {
 	cfg, desired := c.Config(), c.desired()
 	short := c.revisions.Wanted().Shortfall
 	if !cfg.Job && !short.Stopped {
-		desired += short.Finished // a service is not meant to end, so a process of it that has ended is missing
+		desired += short.Finished // in a service, a process that has ended and is not replaced counts as missing
 	}
 	h := Health{Group: c.name, Desired: desired, MinHealthy: cfg.MinHealthyOf(desired), Total: len(c.instances), Revision: c.revisions.Current,
 		GivenUp: c.backOff.GivenUp, Missing: c.degraded.missing, Roll: c.rollStatus(now), Stopping: c.stopping, Stopped: short.Stopped}

@@ -120,10 +120,10 @@ func endUnrecorded(s statefile.State, unrecorded []proc.Containment) error {
 	return nil
 }
 
-// isInCharge reports whether this guardian, which the containment self (a mark in its environment)
-// identifies, has to read the output of the processes that outlive the launcher. Another guardian
-// or a launcher reads the output if another launcher has been started and has ended this guardian
-// or started its own.
+// isInCharge reports whether this guardian has to read the output of the processes that outlive the
+// launcher. self is the containment of this guardian, a mark in its environment. If another
+// launcher has been started since, that launcher reads the output, or its own guardian does: it has
+// removed this guardian from the state file, or added its own guardian behind it.
 func isInCharge(s statefile.State, self proc.Containment) bool {
 	i := slices.IndexFunc(s.Guardians, func(k proc.Adoptable) bool { return k.Mark == self.Mark })
 	return i >= 0 && !slices.ContainsFunc(s.Guardians[i+1:], func(k proc.Adoptable) bool {

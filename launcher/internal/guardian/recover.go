@@ -37,8 +37,8 @@ func find(dir string) (l leftovers) {
 			l.guardians = append(l.guardians, m.Adoptable)
 		case m.Getenv(spawn.EnvKeep) == "":
 			l.doomed = append(l.doomed, m)
-		// Several processes can have the same id: the one that leads a process group is the process
-		// of the group, and only it is listed. The others are its descendants.
+		// The descendants of a process inherit its id (client.EnvID). Only the process itself is
+		// listed: the oldest one with this id that leads a process group.
 		case m.LeadsGroup && !slices.ContainsFunc(l.kept, known):
 			l.kept = append(l.kept, m)
 		}

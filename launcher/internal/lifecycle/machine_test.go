@@ -244,8 +244,8 @@ func TestShorterDeadline_IsSentToDrainingProcessWhenLauncherStops(t *testing.T) 
 	}
 }
 
-// If the launcher is stopped while the first call is on its way, the process is asked again after
-// its answer.
+// The launcher is stopped while a process has not yet answered the first call of Shutdown. After
+// the answer, the launcher calls Shutdown once more, with the shorter deadline.
 func TestShorterDeadline_IsSentOnceFirstShutdownCallIsAnswered(t *testing.T) {
 	m := ready(config(nil))
 	m.stop()

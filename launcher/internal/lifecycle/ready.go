@@ -66,8 +66,8 @@ func (m *Machine) onReadiness(e Event) []Action {
 // will not change, so the start has failed.
 func (m *Machine) onReadinessError(e Event) []Action {
 	if e.Code != codes.Unavailable && m.cfg.Protocol == spec.Auto && m.uses == "" {
-		// Only a process that listens for calls can cause an error other than Unavailable, so the
-		// process uses the lifecycle protocol.
+		// If no process listened for calls, the error would be Unavailable. So the process listens,
+		// and uses the lifecycle protocol.
 		m.uses = spec.GRPC
 	}
 	if m.Uses() != spec.GRPC && m.expects != spec.GRPC {

@@ -234,14 +234,15 @@ func (m *Machine) extend(e Event) {
 const maxReports = 10
 
 // unknownRequests is the value of Machine.requests for an adopted process until its first status.
-// How often the process has requested more time before is not known, and the earlier launcher has
-// reported it.
+// The earlier launcher has reported the requests that the process made until then, but how many
+// they are is not known. No count of a process exceeds this value, so countRequests reports at most
+// one request at the first status.
 const unknownRequests = math.MaxInt32
 
 // countRequests returns a report for each request for more time since the last poll, even if the
-// requested time has already passed. total is how many requests the process has made, 0 if it does
-// not count them. A process that does not count its requests has made a new one whenever needsTime
-// is set.
+// requested time has already passed. total is the number of requests that the process has made, or
+// 0 if it does not count them. If it does not count them, or its number has fallen, the process has
+// made one new request if needsTime is set.
 func (m *Machine) countRequests(total int32, needsTime bool) (actions []Action) {
 	added := int64(total) - int64(m.requests)
 	if needsTime && (total == 0 || added < 0) {

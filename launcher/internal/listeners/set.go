@@ -88,8 +88,8 @@ func (s Set) Addrs() (all []net.Addr) {
 	return all
 }
 
-// find returns the configured address of the listener that occupies the address a. A listener of a
-// Set made by Planned is not open, and counts with its configured address.
+// find returns the configured address of the listener that occupies the address a. The listeners of
+// a Set that Planned has made are not open, so find compares their configured addresses with a.
 func (s Set) find(a address.Address) (l spec.Listen, ok bool) {
 	for i, l := range s.configured {
 		var occupied address.Address

@@ -52,7 +52,9 @@ func deadlines(w io.Writer, n int) error {
 		}
 		g.Command, g.Env = []string{self, c.kind}, []string{role + "=stuck", "GOMAXPROCS=1"}
 		g.Shutdown.Grace, g.Shutdown.GraceEnforced, g.Shutdown.SIGTERMTimeout = grace, true, sigterm
-		g.Protocol = launcher.GRPC // with Auto, a process that starts slowly on a busy machine could be taken for one that needs signals, and would have until Max
+		// With Auto, the launcher could take a process that starts slowly on a busy machine for one
+		// that is stopped by signals. It would then end the process at Max, and not after Grace.
+		g.Protocol = launcher.GRPC
 		g.Restart.Policy = launcher.Never
 		cfg := launcher.Config{Groups: []launcher.GroupConfig{g}}
 		bound, name := grace+sigterm, c.kind

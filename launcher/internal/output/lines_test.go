@@ -82,8 +82,9 @@ func (e endless) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// A pause in the middle of a line loses nothing and splits nothing: another reader goes on with
-// what the first one has kept.
+// The reading of a stream is paused in the middle of a line. Another reader then goes on, and
+// begins with the part of the line that the first reader has kept, so that the line is neither lost
+// nor split.
 func TestReadLines_NextReaderContinuesUnfinishedLineAfterPause(t *testing.T) {
 	p, err := proc.Start(proc.Spec{Args: []string{"/bin/sh", "-c", "echo one; printf tw; read x; echo o; echo three"}})
 	if err != nil {

@@ -99,8 +99,8 @@ func CredentialsIn(dir string) credentials.TransportCredentials {
 func CredentialsOf(uid int) credentials.TransportCredentials { return creds{owner: uid, only: true} }
 
 // creds checks that the other end belongs to the same user, to root, or to the user with the uid
-// owner. If owner is -1, there is no such additional user. If the field only is set, no user but
-// owner is accepted, not even root.
+// owner. If owner is -1, there is no such additional user. If the field named only is true, owner
+// is the only user that is accepted, and not even root is.
 type creds struct {
 	owner int
 	only  bool

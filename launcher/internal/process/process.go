@@ -120,7 +120,7 @@ type Process struct {
 
 	routing        sync.Mutex    // held during a call of the router
 	routeTried     chan struct{} // closed after the first call of the router, or if there will be none
-	markRouteTried func()        // closes routeTried
+	markRouteTried func()        // closes the channel routeTried; further calls do nothing
 }
 
 // stopTimes are the times of a stop that the next launcher has to know.

@@ -32,8 +32,9 @@ func (p *Process) Suspend() (files [3]*os.File, kept [2][]byte, resume func(), e
 	return files, kept, resume, err
 }
 
-// AddIdentity adds to the record of the process how the program that takes over recognizes the
-// process. The record of a process to be kept contains that already.
+// AddIdentity adds to a record of the process what a program that takes over in an upgrade needs to
+// recognize the process, such as its pid and start time. The records of processes that outlive
+// their launcher (Keep) already contain that, and are not changed.
 func (p *Process) AddIdentity(to *statefile.Process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

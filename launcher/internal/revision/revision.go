@@ -18,8 +18,8 @@ type Set struct {
 	ByNumber map[int]*Revision
 }
 
-// A Revision is a configuration of a group, and how many of the configured processes are not
-// wanted.
+// A Revision is a configuration of a group, and how many processes fewer than configured the group
+// has on purpose.
 type Revision struct {
 	Config     spec.Group
 	Source     any // the Source of the launcher.Config that it was loaded with
@@ -27,7 +27,7 @@ type Revision struct {
 	LoadedWith []string // Config.DependsOn as it was before a roll changed it
 }
 
-// Wanted returns the wanted revision.
+// Wanted returns the revision that the group wants: the one with the number Current.
 func (s *Set) Wanted() *Revision { return s.ByNumber[s.Current] }
 
 // Unused returns a number that is higher than those of all revisions in use.
@@ -60,7 +60,7 @@ func (r *Revision) Finish(failed bool) {
 // have finished.
 func (r *Revision) Number() int { return r.Config.Desired - r.Shortfall.ScaledDown }
 
-// Scale has the group desire n processes, including those that have finished.
+// Scale sets the number of processes that the group is to have, including those that have finished.
 func (r *Revision) Scale(n int) { r.Shortfall.ScaledDown = r.Config.Desired - n }
 
 // A Shortfall counts the processes that a group has fewer than its configuration says, although

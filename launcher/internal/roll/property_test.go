@@ -149,7 +149,8 @@ func storm(w *world, r *rand.Rand) {
 		}
 	}
 	w.settle()
-	if w.state.Paused { // nothing crashes any more, so an order of the user lets the roll end
+	// From here on, no instance crashes. So if a user resumes a paused roll, it must end.
+	if w.state.Paused {
 		w.note("resume")
 		resumed := *w
 		resumed.state = w.state.Resume(w.config, w.view)

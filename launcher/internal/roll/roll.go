@@ -95,7 +95,7 @@ type Change int
 
 const (
 	GoesOn    Change = iota // the roll continues: the caller does the action
-	TurnsBack               // the caller calls Rollback with the rules of From
+	TurnsBack               // the caller calls Rollback, with the Config of the revision From
 	Pauses                  // the roll is paused: the caller keeps the revision From until it resumes the roll or rolls it back
 	Ends                    // the roll has ended: Phase says how
 )
@@ -282,7 +282,9 @@ func (r *Roll) Next(c Config, v View) (step Step) {
 	return step
 }
 
-// rules returns c with at most Desired canaries, and with OnlyForward as it is for this roll.
+// rules returns c as it applies to this roll: with at most Desired canaries, and with OnlyForward
+// set if the roll cannot be rolled back. Such a roll pauses at a failure instead of being rolled
+// back.
 func (r *Roll) rules(c Config) Config {
 	c.Canary = min(c.Desired, c.Canary)
 	c.OnlyForward = r.OnlyForward()

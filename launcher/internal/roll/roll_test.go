@@ -82,8 +82,8 @@ func TestNext_LargeSurgeStartsSeveralReplacementsAtOnce(t *testing.T) {
 	w.expectLog(t, "0s new-5 is ready", "0s stop old-1: replaced")
 }
 
-// Two instances could be stopped. Whether the second one is stopped must be decided after the first
-// stop, because another instance may crash between the two decisions.
+// MinHealthy allows that two old instances are stopped. After the first stop, another old instance
+// crashes. Then the second stop is no longer allowed, so Next must not order both at once.
 func TestNext_ChecksMinHealthyBeforeEachStop(t *testing.T) {
 	c := roll.Config{Desired: 3, MinHealthy: 1, MaxSurge: 1}
 	w := newWorld(c, 3)

@@ -47,8 +47,8 @@ type State struct {
 	Progress time.Duration // when the roll last made progress
 
 	failuresSeen  int // failures of instances of the target version that have been handled
-	mostAvailable int // largest number of available instances of the target version so far
-	fewestOthers  int // smallest number of existing instances of the other version so far
+	mostAvailable int // largest number of available instances of the target version since restart was called
+	fewestOthers  int // smallest number of existing instances that are not of it since restart was called
 }
 
 // Begin returns the state at the beginning of a roll of the instances in v.

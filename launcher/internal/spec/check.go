@@ -161,7 +161,7 @@ func (k *checker) program(g Group) {
 var RlimitNames = []string{"as", "core", "cpu", "data", "fsize", "memlock", "nofile", "nproc", "stack"}
 
 const (
-	minMemory = 1 << 20 // minimum of a memory limit, so that a forgotten unit is found
+	minMemory = 1 << 20 // least memory limit; a smaller one probably lacks its unit, as in 512 for 512 MiB
 	maxCPUs   = 10_000
 )
 

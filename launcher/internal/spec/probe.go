@@ -167,8 +167,9 @@ func (k *checker) probes(g Group) {
 	k.probe("LivenessProbe", g.LivenessProbe, g.Shutdown.Max)
 }
 
-// probe checks one probe. maxStop is Shutdown.Max: after a failed probe, a process can get less
-// time to stop than that, and not more.
+// probe reports what is wrong in the configuration of one probe. maxStop is Shutdown.Max, which
+// TerminationGrace must not exceed: after a failed probe, a process can have less time to stop than
+// Shutdown.Max, and not more.
 func (k *checker) probe(at Field, p Probe, maxStop time.Duration) {
 	kinds := p.kinds()
 	if len(kinds) == 0 {

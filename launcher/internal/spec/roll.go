@@ -4,9 +4,9 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/roll"
 )
 
-// MinHealthyOf returns how many processes must stay ready if a user has scaled the group to this
-// number. If that is more than the configured number, as many processes may be missing as with the
-// configured number.
+// MinHealthyOf returns how many processes must stay ready if a user has scaled the group to the
+// given number of processes. If a user has added processes, MinHealthyOf is larger than MinHealthy
+// by their number. If a user has removed processes, it is MinHealthy, or desired if that is less.
 func (g Group) MinHealthyOf(desired int) int {
 	return min(g.MinHealthy+max(0, desired-g.Desired), desired)
 }

@@ -149,7 +149,7 @@ func TestFlush_ReturnsWhenDiskHangs(t *testing.T) {
 	})
 }
 
-// Start, too, waits at most ten seconds.
+// Start waits at most ten seconds for the disk, and then returns an error.
 func TestStart_ReturnsWithinTenSecondsIfDiskHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		unblock, begin := make(chan bool), time.Now()
@@ -245,9 +245,9 @@ func TestRead_ReadsFileOfPreviousVersion(t *testing.T) {
 	}
 }
 
-// Files in which some fields have the keys that they had at first are read, and written with the
-// present keys. The file in testdata was written before the keys were changed. Its group has the
-// name of an old key, which is no key there.
+// Some keys of the state file were renamed. A file with the old keys can still be read, and is
+// written with the new keys. The name of a group is also a key in the file, and must not be renamed
+// even if it is an old key: so the group in this file has the name pen, which is an old key.
 func TestRead_ReadsFileWithOldKeys(t *testing.T) {
 	s, err := statefile.Read("testdata/old-keys.json")
 	if err != nil {

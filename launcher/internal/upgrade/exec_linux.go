@@ -84,7 +84,9 @@ func execute(program string, args []string, handoff *os.File, files []*os.File, 
 			env = append(env, v)
 		}
 	}
-	withSignals := func() []string { // called as late as possible, so that it also contains signals that come now
+	// proc.Exec calls withSignals just before the execve, so that the environment also lists
+	// signals that have arrived since Exec was called.
+	withSignals := func() []string {
 		if numbers := signals.take(); numbers != "" {
 			return append(env, envSignals+"="+numbers)
 		}

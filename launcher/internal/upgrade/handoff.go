@@ -101,8 +101,8 @@ type Open struct {
 	Outputs               map[string][3]*os.File
 }
 
-// list returns the files with their numbers. A file keeps its number across the execve, so the
-// numbers are all that the next program needs.
+// list returns the files, and their file descriptors as numbers. A file keeps its descriptor across
+// the execve, so the next program needs only the numbers.
 func (o Open) list(program *os.File) (files []*os.File, numbers Files) {
 	add := func(f *os.File) int {
 		if f != nil {
