@@ -65,7 +65,7 @@ func (u *upgrader) upgrade(ctx context.Context, program, reason, id string, dry 
 		return "", 0, fmt.Errorf("launcher: not upgraded to %s: %w; this launcher goes on", path, err)
 	}
 	if len(m.cfg.UpgradeCheck) == 0 {
-		return fail(errors.New("this program has no Config.UpgradeCheck"))
+		return fail(errors.New("Config.UpgradeCheck is not set, so the new program cannot be checked before it takes over"))
 	}
 	if !m.reloader.mu.TryLock() {
 		return fail(errors.New("a reload or another upgrade is under way; wait until it has ended"))
