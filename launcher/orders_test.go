@@ -178,7 +178,7 @@ func TestStopGroup_SupersedesRoll(t *testing.T) {
 	}
 }
 
-// A group that was given up begins again when it is started by order.
+// If an operator starts a group that was given up, it starts processes again.
 func TestStartGroup_RestartsGivenUpGroup(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	g := jobThat("web", "[ -e "+gate+" ] || exit 3; exec sleep 1000")

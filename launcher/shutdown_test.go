@@ -124,7 +124,7 @@ func TestRollingReplacement(t *testing.T) {
 	}
 	testkit.Equal(t, "processes of the new revision", len(now), 2)
 
-	// By the events, at least one process was ready and at most three existed at any time.
+	// The events show that at any time at least one process was ready and at most three existed.
 	h.drainEvents()
 	for _, e := range h.events {
 		if e.Kind != launcher.Transition {

@@ -45,8 +45,8 @@ func withFailure(run func(*cobra.Command, []string) error) func(*cobra.Command, 
 	}
 }
 
-// printsJSON reports whether the output of a command is JSON: by its flag --json and, without the
-// flag, that of status unless stdout is a terminal.
+// printsJSON reports whether a command prints JSON. The flag --json decides. Without the flag, the
+// command status prints JSON unless stdout is a terminal, and all others do not.
 func printsJSON(cmd *cobra.Command) bool {
 	if cmd.Name() == "status" && !cmd.Flags().Changed("json") {
 		return !isTerminal(cmd.OutOrStdout())

@@ -165,7 +165,8 @@ func TestCommands_PrintErrorsAsJSON(t *testing.T) {
 	}
 }
 
-// The lines of several processes are shown in the order of their times, and no more than asked for.
+// The command logs sorts the lines of several processes by time. The number of lines that the user
+// has asked for holds for all processes together.
 func TestLogs_SortsLinesOfSeveralNamesByTime(t *testing.T) {
 	s := newSite(t, `state_dir: STATE
 process_groups:

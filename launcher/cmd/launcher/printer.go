@@ -32,8 +32,8 @@ func newPrinter(out, errs io.Writer) *printer {
 // not keep the launcher from exiting: a service manager waits for that.
 const flushTimeout = 2 * time.Second
 
-// end prints err unless it is nil, and flushes stdout and stderr at the same time, which takes at
-// most flushTimeout.
+// end prints err unless it is nil. Then it flushes stdout and stderr, both at the same time, which
+// takes at most flushTimeout.
 func (p *printer) end(err error) {
 	if err != nil {
 		fmt.Fprintln(p.errs, err)

@@ -55,7 +55,8 @@ func statusCommand(at *place) *cobra.Command {
 				var last *pb.GetGroupHealthResponse
 				for {
 					out, err := healthOf(ctx, to, args)
-					// Unavailable at the first request is an error: no launcher was there to watch.
+					// If the first request returns Unavailable, no launcher was running, and status
+					// fails. After that, the code means that the launcher has exited.
 					if last != nil && status.Code(err) == codes.Unavailable {
 						fmt.Fprintln(cmd.ErrOrStderr(), "the launcher has exited")
 						return nil

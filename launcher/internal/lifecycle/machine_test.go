@@ -613,7 +613,9 @@ func TestShutdown_AsksWhatDrainWaitsForShortlyBeforeDeadline(t *testing.T) {
 				m.pass(min(m.next(), test.end-time.Millisecond-m.elapsed()))
 			}
 			testkit.Equal(t, "when it was asked", m.reports, []time.Duration{test.end - time.Second, test.end - time.Second/2})
-			m.status(reports(pb.ShutdownStatus_SHUTDOWN_DRAINING)) // without a report, as from a process with an older version of the protocol
+			// an answer without a report, as that of a process with an older version of the
+			// protocol
+			m.status(reports(pb.ShutdownStatus_SHUTDOWN_DRAINING))
 			testkit.Equal(t, "report", m.Report, "report 2")
 		})
 	}

@@ -149,8 +149,8 @@ func TestKeep_StopsNewlyReadyBeforeAvailableInstances(t *testing.T) {
 	}
 }
 
-// Keep stops surplus instances that are least useful first, and of equally useful ones the youngest
-// first.
+// Of the surplus instances, Keep first stops the least useful one, and of equally useful ones the
+// youngest.
 func TestKeep_StopsLeastUsefulSurplusInstanceFirst(t *testing.T) {
 	v := roll.View{Now: time.Hour, Instances: []roll.Instance{
 		{ID: "old", Health: roll.Ready},
