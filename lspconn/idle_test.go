@@ -51,8 +51,9 @@ func TestIdleTimeout_DoesNotRunDuringHandler(t *testing.T) {
 	}
 }
 
-// The handler answers just before the time-out would end, and the server sends its next message
-// after that. The connection must not fail.
+// The handler for a request of the server returns just before a time-out, and the next message of
+// the server comes after it. The time-out begins anew when the handler returns, so the connection
+// must not fail.
 func TestIdleTimeout_BeginsAnewAfterHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, _ := startSlow(t, lspconn.Server{ // the server takes 100 ms to read a message

@@ -34,8 +34,9 @@ func (c *Conn) addRequest(m message) error {
 	return nil
 }
 
-// request calls OnRequest for a request of the server and answers it. It reports whether its caller
-// must deliver the next message; otherwise another goroutine does.
+// request calls OnRequest for a request of the server and answers it. It returns true if its caller
+// must deliver the next message, and false if another goroutine does that already, because the
+// handler has called Async or has panicked.
 func (b *inbox) request(m message) (ordered bool) {
 	c := b.conn
 	var refusal *ResponseError
