@@ -175,8 +175,8 @@ func deep(depth int) *ctxshutdown.Swansong {
 // inTwoGoroutines returns a function that runs half of the operations in each of two goroutines.
 func inTwoGoroutines(run func(n int)) func(n int) { return concurrently(run, run) }
 
-// concurrently returns a function that runs half of the operations in one goroutine with a, and the
-// other half in another goroutine with b.
+// concurrently returns a function that calls a in one goroutine and b in another one, each for half
+// of the operations.
 func concurrently(a, b func(n int)) func(n int) {
 	return func(n int) {
 		var wg sync.WaitGroup

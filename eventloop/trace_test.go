@@ -17,7 +17,7 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// lineAbove returns the line before the line of the call, in the format of reports.
+// lineAbove returns the file and the number of the line above the one that calls it.
 func lineAbove() string {
 	_, file, line, _ := runtime.Caller(1)
 	return fmt.Sprintf("%s:%d", filepath.Base(file), line-1)

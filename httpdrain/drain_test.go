@@ -242,7 +242,8 @@ func TestServe_ClosesThousandIdleConnections(t *testing.T) {
 	v.drained()
 }
 
-// If a request was read before the stop, its response still says Connection: close.
+// A request was read before the stop, and its handler returns after the stop. The response says
+// Connection: close.
 func TestServe_ResponseToRequestReadBeforeStopSaysConnectionClose(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var scope *ctxshutdown.Swansong

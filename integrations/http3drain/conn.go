@@ -37,9 +37,11 @@ const (
 
 // A conn is a QUIC connection that is served.
 type conn struct {
-	drain    *drain
-	quic     *quic.Conn
-	turn     float64       // time of the first GOAWAY within the first half of the lame duck phase, from 0 to 1
+	drain *drain
+	quic  *quic.Conn
+	// when in the first half of the lame duck phase the first GOAWAY is sent: 0 is its begin, 1 its
+	// end
+	turn     float64
 	draining chan struct{} // closed when the drain begins
 	raw      *http3.RawServerConn
 

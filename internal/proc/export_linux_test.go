@@ -121,8 +121,8 @@ func EnableMemoryIn(cgroup string, write func(file, text string) error) error {
 	return enable(cgroup, Limits{Memory: 1}.controllers())
 }
 
-// HasPidfdInfo reports whether the kernel tells the exit status of a process that is not a child of
-// this program, by its version.
+// HasPidfdInfo reports whether the kernel has a version that tells the exit status of a process
+// that is not a child of this program.
 func HasPidfdInfo() bool {
 	var major, minor int
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")

@@ -84,7 +84,8 @@ func (now *snapshot) timeOf(s step) string {
 	return "+" + duration(millisSince(now.marks[i].at, now.marks[0].at))
 }
 
-// wasForced reports whether the scope or its process was forced. It may be complete now.
+// wasForced reports whether the scope or its process was forced at any time, even if the scope is
+// complete now.
 func (now *snapshot) wasForced() bool {
 	return now.forced || slices.ContainsFunc(now.marks, func(m mark) bool { return m.step == stepHard })
 }
