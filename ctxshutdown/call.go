@@ -24,9 +24,7 @@ import (
 // Call has returned. Call panics if ctx or f is nil.
 func Call[T any](ctx context.Context, f func(ctx context.Context) (T, error)) (T, error) {
 	var zero T
-	if f == nil {
-		panic("ctxshutdown: Call of a nil function")
-	}
+	panicIf(f == nil, "ctxshutdown: Call of a nil function")
 	type result struct {
 		v   T
 		err error

@@ -48,6 +48,13 @@ var crashes = map[string]func(s *ctxshutdown.Swansong){
 		g.Go(func(context.Context) error { panic(boom{func() bool { return !running() }}) })
 		g.Wait()
 	},
+	"Group.Go with a limit, and Wait": func(s *ctxshutdown.Swansong) {
+		g := ctxshutdown.NewGroup(s)
+		g.SetLimit(1)
+		running := func() bool { return panicOf(func() { g.SetLimit(2) }) != noPanic }
+		g.Go(func(context.Context) error { panic(boom{func() bool { return !running() }}) })
+		g.Wait()
+	},
 	"Group.TryGo, and the next one": func(s *ctxshutdown.Swansong) {
 		g := ctxshutdown.NewGroup(s)
 		g.SetLimit(1)

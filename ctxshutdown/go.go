@@ -8,6 +8,8 @@ import (
 	"github.com/swansong-go/swansong/internal/panics"
 )
 
+const nilFunction = "ctxshutdown: Go with a nil function"
+
 // Go calls f in a new goroutine that holds a guard of the scope, with [Swansong.Work] as its
 // context. The guard is released when f returns. Go returns false, without calling f, once the
 // scope has been told to stop. It panics if f is nil.
@@ -16,7 +18,7 @@ import (
 // drain could complete, and main return, before the runtime has printed the panic. If f calls
 // runtime.Goexit, the guard is released.
 func (s *Swansong) Go(f func(ctx context.Context)) bool {
-	checkFunc(f)
+	panicIf(f == nil, nilFunction) // here, instead of later in the new goroutine
 	state, ok := s.tryAcquire()
 	switch {
 	case !ok:
@@ -40,7 +42,7 @@ func (s *Swansong) Go(f func(ctx context.Context)) bool {
 // holds a guard of the nearest one until f returns. Go returns false, without calling f, if ctx is
 // done. It panics if ctx or f is nil. For panics in f see [Swansong.Go].
 func Go(ctx context.Context, f func(ctx context.Context)) bool {
-	checkFunc(f)
+	panicIf(f == nil, nilFunction) // here, instead of later in the new goroutine
 	state, ok := acquireFromContext(ctx, 3)
 	if ok {
 		go runGuarded(state, ctx, f)
@@ -55,11 +57,4 @@ func runGuarded(state guardState, ctx context.Context, f func(ctx context.Contex
 	// runtime has printed the panic.
 	defer panics.UnlessPanic(g.Release)
 	f(g.label(ctx))
-}
-
-// checkFunc panics if f is nil: in the goroutine that calls Go, instead of later in the new one.
-func checkFunc(f func(context.Context)) {
-	if f == nil {
-		panic("ctxshutdown: Go with a nil function")
-	}
 }

@@ -100,9 +100,7 @@ func (g *Group) TryGo(f func(ctx context.Context) error) bool {
 // limit, or nil if the group has no limit.
 func (g *Group) semaphore(f func(ctx context.Context) error) chan struct{} {
 	g.checkInit()
-	if f == nil {
-		panic("ctxshutdown: Go with a nil function")
-	}
+	panicIf(f == nil, nilFunction)
 	sem, _ := g.sem.Load().(chan struct{})
 	return sem
 }
@@ -124,18 +122,36 @@ func (g *Group) start(f func(ctx context.Context) error, sem chan struct{}) bool
 		leave(sem)
 		return false
 	}
+	if sem != nil || state.trace != nil {
+		go g.run(f, state, sem)
+		return true
+	}
+	// This goroutine does what run does, but its closure has room only for what a function needs
+	// that is not limited and not traced. See docs/internals/core.md#cost-of-go.
+	count := state.count
 	go func() {
-		guard := &Guard{guardState: state}
 		defer panics.UnlessPanic(func() {
-			leave(sem)
-			guard.Release()
+			g.scope.node.Release(count)
 			g.exit()
 		})
-		if err := f(guard.label(g.scope)); err != nil {
+		if err := f(g.scope); err != nil {
 			g.setResult(err)
 		}
 	}()
 	return true
+}
+
+// run calls f and then ends what start began for f, in a goroutine that start has started.
+func (g *Group) run(f func(ctx context.Context) error, state guardState, sem chan struct{}) {
+	guard := &Guard{guardState: state} // does not escape, so it is not allocated on the heap
+	defer panics.UnlessPanic(func() {
+		leave(sem)
+		guard.Release()
+		g.exit()
+	})
+	if err := f(guard.label(g.scope)); err != nil {
+		g.setResult(err)
+	}
 }
 
 // leave receives an element from sem, unless sem is nil.

@@ -320,16 +320,21 @@ func TestGroup_SetLimitPanicsWhileFunctionsRun(t *testing.T) {
 
 func TestGo_GoexitReleasesGuard(t *testing.T) {
 	exit := func(context.Context) { runtime.Goexit() }
+	goInGroup := func(g *ctxshutdown.Group) bool {
+		ok := g.Go(func(ctx context.Context) error { exit(ctx); return errCause })
+		if err := g.Wait(); err != nil {
+			t.Errorf("Wait: %v, want nil for a function that called Goexit", err)
+		}
+		return ok
+	}
 	for name, start := range map[string]func(s *ctxshutdown.Swansong) bool{
 		"Swansong.Go": func(s *ctxshutdown.Swansong) bool { return s.Go(exit) },
 		"Go":          func(s *ctxshutdown.Swansong) bool { return ctxshutdown.Go(child(s), exit) },
-		"Group.Go": func(s *ctxshutdown.Swansong) bool {
+		"Group.Go":    func(s *ctxshutdown.Swansong) bool { return goInGroup(ctxshutdown.NewGroup(s)) },
+		"Group.Go with a limit": func(s *ctxshutdown.Swansong) bool {
 			g := ctxshutdown.NewGroup(s)
-			ok := g.Go(func(ctx context.Context) error { exit(ctx); return errCause })
-			if err := g.Wait(); err != nil {
-				t.Errorf("Wait: %v, want nil for a function that called Goexit", err)
-			}
-			return ok
+			g.SetLimit(1)
+			return goInGroup(g)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -92,6 +92,13 @@ func checkContext(ctx context.Context) {
 	}
 }
 
+// panicIf panics with text if an argument is wrong. The caller passes the condition.
+func panicIf(wrong bool, text string) {
+	if wrong {
+		panic(text)
+	}
+}
+
 // pollable returns a context with the same Err, Done and Cause as ctx, for code that calls Err for
 // each element. If ctx is a scope, that is the standard context of the scope, whose Err is twice as
 // fast. Like checkContext, pollable panics if ctx is nil.

@@ -42,8 +42,8 @@ func TestInterrupts_ConstructorsPanicOnNilArguments(t *testing.T) {
 		{"NewReader", func() { ctxshutdown.NewReader(t.Context(), nil) }, "ctxshutdown: NewReader of a nil io.Reader"},
 		{"NewWriter", func() { ctxshutdown.NewWriter(t.Context(), nil) }, "ctxshutdown: NewWriter of a nil io.Writer"},
 		{"NewListener", func() { ctxshutdown.NewListener(t.Context(), nil) }, "ctxshutdown: NewListener of a nil net.Listener"},
-		{"Seq", func() { ctxshutdown.Seq(t.Context(), seq) }, "ctxshutdown: Seq or Seq2 of a nil sequence"},
-		{"Seq2", func() { ctxshutdown.Seq2(t.Context(), pairs) }, "ctxshutdown: Seq or Seq2 of a nil sequence"},
+		{"Seq", func() { ctxshutdown.Seq(t.Context(), seq) }, "ctxshutdown: Seq of a nil sequence"},
+		{"Seq2", func() { ctxshutdown.Seq2(t.Context(), pairs) }, "ctxshutdown: Seq2 of a nil sequence"},
 		{"Call", func() { ctxshutdown.Call(t.Context(), f) }, "ctxshutdown: Call of a nil function"},
 		{"options", func() {
 			ctxshutdown.NewReader(t.Context(), strings.NewReader(""), nil, ctxshutdown.Guarded(), nil)

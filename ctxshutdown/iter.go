@@ -6,6 +6,8 @@ package ctxshutdown
 // yield returns true. So Seq checks the context after each yield: the body has handled its element,
 // and the next element has not been pulled. A check before yield would lose the element that was
 // just pulled.
+//
+// Seq and Seq2 are small enough to be inlined into the loop: see docs/internals/core.md#cost-of-go.
 
 import (
 	"context"
@@ -17,25 +19,23 @@ import (
 // end, and no further element is pulled from seq. A seq that blocks before its next element is not
 // woken; for a channel use [All]. Seq panics if ctx or seq is nil.
 func Seq[T any](ctx context.Context, seq iter.Seq[T]) iter.Seq[T] {
-	polled := pollable(ctx)
-	checkSeq(seq == nil)
+	checkContext(ctx)
+	panicIf(seq == nil, "ctxshutdown: Seq of a nil sequence")
 	return func(yield func(T) bool) {
-		if polled.Err() != nil {
-			return
+		if polled := pollable(ctx); polled.Err() == nil {
+			seq(func(v T) bool { return yield(v) && polled.Err() == nil })
 		}
-		seq(func(v T) bool { return yield(v) && polled.Err() == nil })
 	}
 }
 
 // Seq2 is [Seq] for sequences of pairs.
 func Seq2[K, V any](ctx context.Context, seq iter.Seq2[K, V]) iter.Seq2[K, V] {
-	polled := pollable(ctx)
-	checkSeq(seq == nil)
+	checkContext(ctx)
+	panicIf(seq == nil, "ctxshutdown: Seq2 of a nil sequence")
 	return func(yield func(K, V) bool) {
-		if polled.Err() != nil {
-			return
+		if polled := pollable(ctx); polled.Err() == nil {
+			seq(func(k K, v V) bool { return yield(k, v) && polled.Err() == nil })
 		}
-		seq(func(k K, v V) bool { return yield(k, v) && polled.Err() == nil })
 	}
 }
 
@@ -53,12 +53,5 @@ func All[T any](ctx context.Context, ch <-chan T) iter.Seq[T] {
 				return
 			}
 		}
-	}
-}
-
-// checkSeq panics in the goroutine that calls Seq, instead of later in the loop.
-func checkSeq(isNil bool) {
-	if isNil {
-		panic("ctxshutdown: Seq or Seq2 of a nil sequence")
 	}
 }

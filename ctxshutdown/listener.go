@@ -23,9 +23,7 @@ import (
 // With the option [Guarded], the guard is held until ln is closed. NewListener panics if ctx or ln
 // is nil.
 func NewListener(ctx context.Context, ln net.Listener, opts ...InterruptOption) net.Listener {
-	if ln == nil {
-		panic("ctxshutdown: NewListener of a nil net.Listener")
-	}
+	panicIf(ln == nil, "ctxshutdown: NewListener of a nil net.Listener")
 	checkContext(ctx)
 	l := &listener{Listener: ln, ctx: ctx}
 	l.guard.acquire(ctx, newInterruptOptions(opts))

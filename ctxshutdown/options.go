@@ -87,7 +87,9 @@ func WithLogger(l *slog.Logger) Option {
 func (s *Swansong) configure(up *Swansong, opts []Option) {
 	var o options
 	if up == nil {
-		o.traced, _ = strconv.ParseBool(os.Getenv("CTXSHUTDOWN_TRACE"))
+		if v := os.Getenv("CTXSHUTDOWN_TRACE"); v != "" {
+			o.traced, _ = strconv.ParseBool(v)
+		}
 		if p, ok := s.parent.Value(ctxkey.Hook{}).(ctxkey.GuardHook); ok {
 			o.traced, o.hook = true, p
 		}

@@ -77,9 +77,7 @@ type Reader struct {
 //
 // NewReader panics if ctx or r is nil.
 func NewReader(ctx context.Context, r io.Reader, opts ...InterruptOption) *Reader {
-	if r == nil {
-		panic("ctxshutdown: NewReader of a nil io.Reader")
-	}
+	panicIf(r == nil, "ctxshutdown: NewReader of a nil io.Reader")
 	o := newInterruptOptions(opts)
 	rd := &Reader{ctx: pollable(ctx), src: r}
 	if d, ok := r.(interface{ SetReadDeadline(time.Time) error }); ok {

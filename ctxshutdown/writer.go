@@ -52,9 +52,7 @@ type Writer struct {
 
 // NewWriter returns a Writer to w that ends with ctx. It panics if ctx or w is nil.
 func NewWriter(ctx context.Context, w io.Writer, opts ...InterruptOption) *Writer {
-	if w == nil {
-		panic("ctxshutdown: NewWriter of a nil io.Writer")
-	}
+	panicIf(w == nil, "ctxshutdown: NewWriter of a nil io.Writer")
 	checkContext(ctx)
 	wr := &Writer{ctx: ctx, dst: w}
 	if d, ok := w.(interface{ SetWriteDeadline(time.Time) error }); ok {
