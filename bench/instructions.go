@@ -44,6 +44,8 @@ func countable() []counted {
 		{what: "the loop with ctx.Err() in its body", repeat: func(n int) { sumUntil(cancellable(), numbers(n)) }},
 		{what: "the same, over a sequence that passes the elements of another one on", repeat: func(n int) { sumUntil(cancellable(), passed(numbers(n))) }},
 		{what: "Seq, per element", repeat: func(n int) { sum(ctxshutdown.Seq(cancellable(), numbers(n))) }},
+		{what: "the loop with ctx.Err() in its body, over an inlined sequence", repeat: func(n int) { sumNumbersUntil(cancellable(), n) }},
+		{what: "Seq of an inlined sequence, per element", repeat: func(n int) { sumNumbers(cancellable(), n) }},
 		{what: "Read through an interface", repeat: reads(&zeros{})},
 		{what: "the same through a wrapper that checks ctx.Err()", repeat: reads(&checkingReader{cancellable(), &zeros{}})},
 		{what: "the same through a Reader", repeat: reads(ctxshutdown.NewReader(deep(0), &zeros{}))},
@@ -127,7 +129,8 @@ of the time.
 
 Seq and a Reader check their context with ctx.Err() for each element or Read, as a user would. That takes one more call,
 and a Reader also checks whether it is closed and what its source has returned. Every function that makes a sequence from
-another one takes this call.
+another one takes this call, unless the compiler knows the inner sequence (slices.Values, maps.Keys, a function that
+returns a function literal). Then it inlines Seq, the sequence and the body of the loop into one function.
 
 Nearly all instructions of WaitGroup.Go are those of the Go runtime for a new goroutine. The scope executes more for its
 own creation and stop, for checking whether it was stopped, and for its guard. The runtime also looks up the name of the

@@ -28,6 +28,11 @@ func interruptRows() []row {
 	} {
 		rs = append(rs,
 			row{
+				what: "Seq of an inlined sequence, per element" + from.name, peer: loop, limit: 1.15, anew: true,
+				ours:  func() func(int) { ctx := from.ctx(); return func(n int) { sumNumbers(ctx, n) } },
+				their: func() func(int) { ctx := from.ctx(); return func(n int) { sumNumbersUntil(ctx, n) } },
+			},
+			row{
 				what: "Seq, per element" + from.name, peer: loop, limit: 1.15, anew: true,
 				ours:  func() func(int) { ctx := from.ctx(); return func(n int) { sum(ctxshutdown.Seq(ctx, numbers(n))) } },
 				their: func() func(int) { ctx := from.ctx(); return func(n int) { sumUntil(ctx, numbers(n)) } },
@@ -122,6 +127,28 @@ func passed(seq iter.Seq[int]) iter.Seq[int] {
 func sum(seq iter.Seq[int]) (total int) {
 	for v := range seq {
 		total += v
+	}
+	return total
+}
+
+// sumNumbers adds up numbers(n). Unlike sum, it shows the compiler the sequence, so that the loop,
+// Seq and the sequence are inlined into one function, as with slices.Values.
+//
+//go:noinline
+func sumNumbers(ctx context.Context, n int) (total int) {
+	for v := range ctxshutdown.Seq(ctx, numbers(n)) {
+		total += v
+	}
+	return total
+}
+
+//go:noinline
+func sumNumbersUntil(ctx context.Context, n int) (total int) {
+	for v := range numbers(n) {
+		total += v
+		if ctx.Err() != nil {
+			break
+		}
 	}
 	return total
 }
