@@ -111,7 +111,7 @@ func (c *Completion) Wait(ctx context.Context) error {
 	}
 	report := c.scope.GuardReport()
 	if report.Count() == 0 && c.isComplete() {
-		return nil // the last guard was released after the first call of isComplete
+		return nil // the last guard was released only after isComplete had been called above
 	}
 	if now := time.Now(); c.scope.Err() != nil {
 		c.scope.gaveUpAt.CompareAndSwap(nil, &now)

@@ -33,7 +33,7 @@ type Group struct {
 	mu      sync.Mutex
 	idle    *sync.Cond // has the lock mu; signalled when running becomes zero
 
-	once sync.Once // sets err and the cause of the scope together
+	once sync.Once // lets only the first call of setResult set err and the cause of the scope
 	err  error
 }
 
