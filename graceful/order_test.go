@@ -77,7 +77,7 @@ func TestInOrder_DividesRemainingTimeAmongStages(t *testing.T) {
 
 // If the phase Soft has its maximum duration, 24 hours, the Status names no end of the phase.
 // InOrder nevertheless gives the first stage time to drain.
-func TestInOrder_StagesHaveTimeIfSoftPhaseIsLongest(t *testing.T) {
+func TestInOrder_StagesHaveTimeIfSoftPhaseHasMaximumDuration(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		var second time.Duration
 		err := b.run(func(s *ctxshutdown.Swansong) error {

@@ -243,9 +243,10 @@ func TestTerminal_ProgressLineNamesPhase(t *testing.T) {
 	}
 }
 
-// With the longest soft phase the program bounds its drain by itself, so the progress line shows
-// how long the drain has taken, and not the limit, which says nothing about the end.
-func TestTerminal_ProgressLineHasNoLimitIfSoftPhaseIsLongest(t *testing.T) {
+// A phase Soft of 24 hours, the maximum, means that the program bounds its drain by itself, so the
+// progress line shows how long the drain has taken, and not the limit, which says nothing about the
+// end.
+func TestTerminal_ProgressLineHasNoLimitIfSoftPhaseHasMaximumDuration(t *testing.T) {
 	tty := startOnTerminal(t, "never-day", 80)
 	tty.readUntil("Serving 0")
 	for _, says := range []string{"draining · ", "cut short · "} {

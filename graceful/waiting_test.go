@@ -54,7 +54,7 @@ graceful: waiting for export ×2 and mail ×1; cancelling them in 4 s
 // If the soft phase has its maximum length, the program is expected to end the drain by itself, so
 // neither the report, nor the log, nor the Status names the time that is left. If the soft phase is
 // shorter, they name it, even when Extend has made the phase longer than that maximum.
-func TestRun_NamesNoTimeLeftIfSoftPhaseIsLongest(t *testing.T) {
+func TestRun_NamesNoTimeLeftIfSoftPhaseHasMaximumDuration(t *testing.T) {
 	extended := func(soft time.Duration, opts ...graceful.Option) (printed string, until time.Duration) {
 		bubble(t, func(b *testRun) {
 			err := b.run(func(s *ctxshutdown.Swansong) error {
