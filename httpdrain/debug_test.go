@@ -208,9 +208,9 @@ func TestDebug_LocalOnlyRefusesOnListenerOfService(t *testing.T) {
 	v.drained()
 }
 
-// With a Soft of 24 h the program bounds its drain by itself, so the page does not count that time
-// down.
-func TestDebug_HasNoTimeLeftIfSoftPhaseIsLongest(t *testing.T) {
+// A phase Soft of 24 hours, the maximum, means that the program bounds its drain by itself. So the
+// page does not count that time down.
+func TestDebug_ShowsNoTimeLeftIfSoftPhaseHasMaximumDuration(t *testing.T) {
 	for soft, want := range map[time.Duration]bool{24 * time.Hour: false, 23 * time.Hour: true} {
 		var v struct{ Phase map[string]any }
 		err := graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {

@@ -411,7 +411,7 @@ func TestCutError_NamesPatternOfHijackedConnection(t *testing.T) {
 			t.Error(err)
 		}
 		hijacked <- c
-		<-leave // the pattern must be recorded before the handler returns
+		<-leave // Force must know the pattern although the handler has not returned
 	})
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) { mux.ServeHTTP(w, r) }))
 	p := dial(t, v.addr)
