@@ -107,7 +107,7 @@ func TestReload_OfPreviousConfigurationDuringRollRevertsRoll(t *testing.T) {
 // A reload that changes no process changes the rules of the roll that is under way. Here that roll
 // is a restart. Its processes are those of the reloaded configuration, and the reload does not turn
 // the roll back.
-func TestReload_DuringRestartDoesNotTurnItBack(t *testing.T) {
+func TestReload_DuringRestartDoesNotRollRestartBack(t *testing.T) {
 	g := runners("web", 3)
 	g.Roll = launcher.RollConfig{Canary: 1, CanaryWait: time.Hour}
 	h := launch(t, g).ready()

@@ -214,7 +214,7 @@ func TestReload_BySIGHUPLogsItsChangesOnceEvenIfItFails(t *testing.T) {
 	d.cmd.Process.Signal(syscall.SIGHUP)
 	d.waitForLog("msg=reload error=\"launcher: group \\\"web\\\": the roll has failed")
 	begun := "SIGHUP: ~ web: env.REV"
-	d.waitForLog(begun) // the printer and the log do not wait for each other, so wait for both
+	d.waitForLog(begun) // the two lines may be written in either order, so wait for both
 	testkit.Equal(t, "applied changes in the log", strings.Count(d.log(), begun), 1)
 	testkit.Equal(t, "changes logged by the command", strings.Count(d.log(), "msg=reload change="), strings.Count(d.log(), refused))
 }

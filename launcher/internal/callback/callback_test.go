@@ -100,7 +100,7 @@ func TestWriter_ReturnsPanicInWriteAsError(t *testing.T) {
 	}
 }
 
-func TestWriter_DoesNotWrapNilAndFiles(t *testing.T) {
+func TestWriter_ReturnsNilOrFileUnchanged(t *testing.T) {
 	for _, w := range []io.Writer{nil, os.Stdout} {
 		if got := callback.Writer("Output", w); got != w {
 			t.Errorf("got %v, want %v", got, w)

@@ -9,7 +9,7 @@ import (
 
 // A RollStatus describes the progress of a roll.
 type RollStatus struct {
-	From, To int    // numbers of revisions
+	From, To int    // the numbers of the revisions between which the roll leads
 	Phase    string // "canary", "rolling" or "rolling back"
 	Paused   bool   // the roll waits for [launcher.Manager.Resume], [launcher.Manager.Rollback] or a new roll
 	Why      string // the last failure; empty if there was none

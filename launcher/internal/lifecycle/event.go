@@ -54,29 +54,29 @@ type Said struct {
 	Stopping bool `json:"said_stopping,omitempty"` // the process has sent STOPPING=1 before it was asked to stop
 }
 
-// EventKind is the kind of an [Event].
+// EventKind is the kind of an [Event]. It determines which fields of the Event are set.
 type EventKind int
 
 const (
 	OnSpawned      EventKind = iota // the process was started
-	OnAdopted                       // the process was started by an earlier launcher: ReadyAt, StopAt, AskedAt, SignalsSent, GrantedUntil, Reason, Grace, Uses, Said, Warming
-	OnSpawnFailed                   // the process could not be started or adopted: Err
-	OnReadiness                     // GetReadinessStatus returned: Readiness, or Code and Err
-	OnPushedReady                   // the process reported by itself that it is ready: Reason is its message
-	OnStop                          // the process is to be stopped: Reason, Grace
+	OnAdopted                       // the process was started by an earlier launcher; sets ReadyAt, StopAt, AskedAt, SignalsSent, GrantedUntil, Reason, Grace, Uses, Said, Warming
+	OnSpawnFailed                   // the process could not be started or adopted; sets Err
+	OnReadiness                     // GetReadinessStatus returned; sets Readiness, or Code and Err
+	OnPushedReady                   // the process reported by itself that it is ready; sets Reason, to its message
+	OnStop                          // the process is to be stopped; sets Reason and Grace
 	OnDeregistered                  // the process has left routing, and its pre-stop hooks have been run
-	OnAck                           // Shutdown returned: Ack, or Code and Err
-	OnStatus                        // GetShutdownStatus returned: Status, or Code and Err
-	OnPushedEnd                     // the process reported by itself that its drain has ended: Reason is its message, DrainError
-	OnLessTime                      // the launcher is being stopped, so the process may get less time: Limit
-	OnTerminate                     // the process is to be sent SIGTERM at once: Reason
-	OnForce                         // the process is to be killed at once: Reason
-	OnConfig                        // the configuration of the group has changed; the field Config has the new one
-	OnProbe                         // a probe has reached its first verdict, success or failure, or has changed it: Probe; Err, empty after a success
-	OnNotified                      // the process has sent an sd_notify(3) message: Notification
+	OnAck                           // Shutdown returned; sets Ack, or Code and Err
+	OnStatus                        // GetShutdownStatus returned; sets Status, or Code and Err
+	OnPushedEnd                     // the process reported by itself that its drain has ended; sets DrainError, and Reason, to its message
+	OnLessTime                      // the launcher is being stopped, so the process may get less time; sets Limit
+	OnTerminate                     // the process is to be sent SIGTERM at once; sets Reason
+	OnForce                         // the process is to be killed at once; sets Reason
+	OnConfig                        // the configuration of the group has changed; sets Config
+	OnProbe                         // a probe has reached its first verdict, success or failure, or has changed it; sets Probe, and after a failure Err
+	OnNotified                      // the process has sent an sd_notify(3) message; sets Notification
 	OnTick                          // the time that Next has returned has come
 	OnExited                        // the process has exited, and is a zombie
-	OnReaped                        // the process has been reaped: Exit
+	OnReaped                        // the process has been reaped; sets Exit
 )
 
 // An Action is what the state machine tells the launcher to do with a process.

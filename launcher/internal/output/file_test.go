@@ -193,7 +193,8 @@ func TestOpen_MakesMissingDirectory(t *testing.T) {
 // The writer opens nothing before start is closed. Otherwise it could open a file that is being
 // removed, and write to a file without a name.
 func TestOpen_CreatesNoFileBeforeStartChannelIsClosed(t *testing.T) {
-	for range 100 { // in one of these rounds, a writer that does not wait for start would create the file too early
+	// A writer that does not wait for start would create the file too early in one of these rounds.
+	for range 100 {
 		dir, start := filepath.Join(t.TempDir(), "dir"), make(chan struct{})
 		path := filepath.Join(dir, "log")
 		f := output.Open(path, 1<<20, 1, 1<<20, func(err error) { t.Error(err) }, start)

@@ -26,7 +26,7 @@ type Writer struct {
 	state   func() State
 	report  func(error) // called with an error when writing begins to fail, and with nil when it works again
 	failing atomic.Bool
-	written atomic.Pointer[map[string]bool] // ids of the processes in the file
+	written atomic.Pointer[map[string]bool] // ids of the processes in the state file
 	changed chan struct{}
 	quit    chan struct{}
 	ended   chan struct{} // closed when the goroutine that writes the file has ended
