@@ -195,7 +195,7 @@ func (b *inbox) finish(h *handling) (ordered bool) {
 	return false
 }
 
-// release lets the next message be delivered although h has not returned.
+// release lets the next message be delivered although the handler of h has not returned.
 func (b *inbox) release(h *handling) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

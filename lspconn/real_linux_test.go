@@ -54,7 +54,7 @@ func TestRealServers_BehaveAsDocumented(t *testing.T) {
 			} else if handled := state.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM; handled != (r.name == "clangd") {
 				t.Errorf("the server handles SIGTERM: %v (%v)", handled, state)
 			}
-			t.Logf("left behind after SIGTERM: %v", withVariable(b.mark)) // a child may have ended by now
+			t.Logf("left behind after SIGTERM: %v", withVariable(b.mark)) // children of the server; some may have ended by now
 		})
 	}
 }
