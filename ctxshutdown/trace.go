@@ -92,8 +92,8 @@ func (t *scopeTrace) isInLibrary(pc uintptr) bool {
 	return is
 }
 
-// remove removes the record of a guard that is being released from the list. It does nothing if the
-// record is not in the list, because a copied Guard can be released twice.
+// remove removes from the list the record of a guard that is being released. A copied Guard can be
+// released twice; if the record is no longer in the list, remove does nothing.
 func (t *scopeTrace) remove(r *guardRecord) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -168,9 +168,9 @@ func TestDebug_ServeReturnsWhileClientReadsEventStream(t *testing.T) {
 	client.CloseIdleConnections()
 }
 
-// A proxy on this machine can make the requests of all clients look local. It forwards them to the
-// listener of the service, so the page that is for the local machine only does not answer there,
-// also not over HTTP/2. It answers on a listener of its own.
+// A proxy on this machine forwards requests of remote clients, which then look local. It forwards
+// them to the listener of the service. So on that listener, also over HTTP/2, the page refuses
+// requests if it is for the local machine only. On a listener of its own, the page answers.
 func TestDebug_LocalOnlyRefusesOnListenerOfService(t *testing.T) {
 	mux := http.NewServeMux()
 	srv := &http.Server{Handler: mux, Protocols: new(http.Protocols)}
