@@ -496,8 +496,9 @@ func TestLauncherDeath_RenamedGroupTakesOverListeners(t *testing.T) {
 	}
 }
 
-// A group that was given up before it could begin, because one of its kept processes has ended, is
-// not rolled to another configuration until an operator orders it. Its other process keeps running.
+// The next launcher has another configuration for a group, and adopts its two processes. While the
+// group waits for another one, a process ends and the group is given up. The group is not rolled
+// until an operator orders it, and its other process keeps running.
 func TestLauncherDeath_GivenUpGroupIsNotRolled(t *testing.T) {
 	cfg, _ := orphans(t, kept(runners("web", 2)))
 	open := filepath.Join(cfg.Dir, "open")

@@ -108,9 +108,9 @@ func (r *registry) finished() (finished bool, err error) {
 	return true, err
 }
 
-// waitsInVainFor returns the name of a group that g depends on and that can no longer meet the
-// condition of g unless an operator gives an order, and that condition. It returns empty strings if
-// there is no such group.
+// waitsInVainFor returns the name of a group that g depends on, and the condition that this group
+// has to meet, if it can no longer do that unless an operator gives an order. It returns empty
+// strings if there is no such group.
 func (r *registry) waitsInVainFor(g *group) (name string, condition spec.Condition) {
 	if !ask(g, (*controller.Controller).AwaitsDependencies) {
 		return "", ""

@@ -44,8 +44,8 @@ func newEventLog(events grpc.ServerStreamingClient[pb.Event]) *eventLog {
 	return l
 }
 
-// has reports whether there is an event, after the first n, for which the parameter matches returns
-// true. It also returns a channel that is closed when another event comes.
+// has reports whether the function matches returns true for one of the events, except for the first
+// n. It also returns a channel that is closed when another event comes.
 func (l *eventLog) has(n int, matches func(*pb.Event) bool) (bool, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

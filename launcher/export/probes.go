@@ -28,8 +28,8 @@ func (g group) probes() (all []namedProbe) {
 	return all
 }
 
-// maskedProbe returns the probe with this key, without its secrets. What is written to a file must
-// come from here. What is only compared or counted may come from the probe itself.
+// maskedProbe returns the probe with this key, without its secrets. Use it for what is written to a
+// file. For what is only compared or counted, the probe itself may be used.
 func (g group) maskedProbe(key string) config.Probe {
 	return map[string]config.Probe{"startupProbe": g.masked.StartupProbe, "readinessProbe": g.masked.ReadinessProbe, "livenessProbe": g.masked.LivenessProbe}[key]
 }

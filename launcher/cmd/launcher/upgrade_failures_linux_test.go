@@ -90,9 +90,9 @@ func TestUpgrade_SaysThatNewProgramEndedBeforeTakeover(t *testing.T) {
 	}
 }
 
-// The launcher starts its own program as a guardian, and as a helper that becomes a process. It is
-// the program that is running, even if its file has been replaced: before an upgrade, or after one
-// that was undone.
+// The launcher starts its guardian, and the helpers that become processes, from the program that it
+// runs itself. If the file of that program has been replaced, before an upgrade or because one was
+// undone, it does not start the new file.
 func TestRun_StartsHelpersFromRunningProgramEvenIfFileIsReplaced(t *testing.T) {
 	s := newSite(t, `
 state_dir: STATE

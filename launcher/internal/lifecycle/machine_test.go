@@ -433,8 +433,9 @@ func TestLiveness_StopsUnhealthyProcess(t *testing.T) {
 	}
 }
 
-// The process reports that it is ready while a readiness check is under way. Then WARMING,
-// UNHEALTHY or no answer to that check is not a failed check. DRAINING still counts.
+// A readiness check is under way, and the process reports by itself that it is ready. If the check
+// then ends with WARMING, UNHEALTHY or no answer, this does not count as a failed check, because
+// the report is newer. DRAINING still counts.
 func TestReadiness_OutdatedAnswerAfterReadyReportIsNoFailedCheck(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(m *simulation) []string
