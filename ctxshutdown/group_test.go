@@ -22,7 +22,7 @@ func TestGroup_WaitReturnsFirstError(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		functions []func(context.Context) error
-		stop      error // if not nil, the scope above is stopped with this cause
+		stop      error // if not nil, the parent scope is stopped with this cause
 		err       error
 		cause     error
 	}{

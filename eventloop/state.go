@@ -7,7 +7,7 @@ const (
 	Idle     State = iota // not started; the loop accepts nothing
 	Starting              // started but not ready; the loop accepts nothing yet
 	Running               // the loop accepts callbacks
-	Stopping              // the loop accepts nothing, and runs the callbacks that it has accepted
+	Stopping              // the loop accepts nothing more, and runs the callbacks that it has accepted
 	Stopped               // the loop has ended and cannot be started again
 )
 

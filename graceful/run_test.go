@@ -515,7 +515,7 @@ graceful: abandoned, see the log:
 func TestRun_LogErrorAndCountersAgreeIfWorkEndsExactlyAtDeadline(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		until func(s *ctxshutdown.Swansong) // blocks until the phase ends
+		until func(s *ctxshutdown.Swansong) // returns at the time at which the phase ends
 	}{
 		{"at the end of Soft", func(s *ctxshutdown.Swansong) { <-s.Done(); time.Sleep(10 * time.Second) }},
 		{"at the end of Hard", func(s *ctxshutdown.Swansong) { <-s.Work().Done(); time.Sleep(2 * time.Second) }},
