@@ -104,8 +104,8 @@ func TestDebug_PageNamesRequestsEvenWithoutTracing(t *testing.T) {
 	})
 }
 
-// Without tracing, the page names the oldest request and its client, explains the terms that it
-// uses, and says how to make it show the ages of other guards.
+// Without tracing, the debug page names the oldest request and its client, explains its terms, and
+// says how to make it show the ages of other guards.
 func TestDebug_PageNamesOldestRequestEvenWithoutTracing(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	defer close(leave)

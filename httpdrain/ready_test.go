@@ -103,7 +103,7 @@ func TestDebug_EventStreamDoesNotDelayDrain(t *testing.T) {
 
 func ExampleReady() {
 	s := ctxshutdown.New(context.Background()) // in main, use the scope of graceful.Run
-	admin := http.NewServeMux()                // the handler of a server with a port of its own
+	admin := http.NewServeMux()                // the handler of a second server, on a port for operators
 	admin.Handle("GET /readyz", httpdrain.Ready(s))
 	admin.Handle("GET /livez", httpdrain.Live(s))
 

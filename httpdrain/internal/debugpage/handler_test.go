@@ -176,7 +176,7 @@ func TestHandler_AnswersLocalRequestsOnly(t *testing.T) {
 		http10             bool
 		ctx                context.Context
 		opts               debugpage.Options
-		refused            string // part of the refusal; empty if the request is permitted
+		refused            string // a part of the text with which the request is refused; empty if the request is permitted
 	}{
 		{name: "loopback", remote: "127.0.0.1:1", host: "127.0.0.1:8080", opts: debugpage.Options{LocalOnly: true}},
 		{name: "another loopback address", remote: "127.8.9.10:1", host: "localhost", opts: debugpage.Options{LocalOnly: true}},

@@ -23,7 +23,7 @@ type Process interface {
 const (
 	maxPoints   = 240         // maximal number of points in the timeline
 	maxAtStop   = 100         // maximal number of scopes whose guards at the stop are recorded
-	pastRunning = time.Minute // length of the timeline while the scope runs
+	pastRunning = time.Minute // how far back the timeline goes while the scope runs
 )
 
 // A snapshot is the state of the scope and the process at one time. It is immutable: concurrent

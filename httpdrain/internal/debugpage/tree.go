@@ -15,7 +15,7 @@ const (
 	maxDepth    = 12  // maximal depth of the tree; in a deeper path, the rest becomes one name
 	maxName     = 160 // maximal length of a name in characters
 	maxFilter   = 200 // maximal length of a filter in characters
-	maxBlockers = 5   // maximal number of blockers listed beside the state
+	maxBlockers = 5   // maximal number of blockers in the list of what delays the shutdown most
 )
 
 // A node is a scope, a chain of scopes in which each has a single child, or an acquisition site
