@@ -38,7 +38,7 @@ var ErrSuperseded error = &ResponseError{Code: CodeRequestFailed, Message: "the 
 // A ConnError reports why a message could not be sent or was not answered. It matches its Cause and
 // [ErrClosing], which is a [*ResponseError] with CodeRequestFailed.
 type ConnError struct {
-	Name   string // the connection's name; empty if the Manager has not started it
+	Name   string // the connection's name; empty if the Manager has not started a connection
 	Key    string // the key of the connection in its Manager; empty without one
 	Method string // the method of the message that failed; empty if the error does not concern a message
 	State  State

@@ -11,7 +11,7 @@ import (
 
 const (
 	maxStderr      = 8 << 10   // the maximum length of Report.Stderr
-	searchedStderr = 128 << 10 // how much of the output is searched for the error, which Go and Java print before all stacks
+	searchedStderr = 128 << 10 // how many bytes are searched for the line that names the error, which Go and Java print before all stacks
 )
 
 // A stderrTail keeps the end of what a server has written to stderr.

@@ -9,7 +9,7 @@ import (
 	"github.com/swansong-go/swansong/shutdowntest"
 )
 
-// A pool does jobs. Every job that was accepted must be done.
+// A pool runs jobs on goroutines. At a stop, it must still run every job that it has accepted.
 type pool struct {
 	s    *ctxshutdown.Swansong
 	jobs chan job

@@ -14,7 +14,7 @@ import (
 // value. The checks treat them as two values, unless the code assigns one name to the other.
 type name struct {
 	root       types.Object // the variable before the first dot, such as h in h.app.scope
-	path       string       // the fields after the variable, such as ".app.scope"
+	path       string       // the fields that follow the variable, each with a dot, as in ".app.scope"
 	scope      bool         // set if the type is *ctxshutdown.Swansong
 	viaContext bool         // the name stands for the scope of the context in the variable or field
 }

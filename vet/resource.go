@@ -80,7 +80,7 @@ func graphOf(pass *analysis.Pass, cur inspector.Cursor) (fn inspector.Cursor, gr
 
 // A binding has the variables to which the results of a call are assigned.
 type binding struct {
-	stmt ast.Node     // the statement, which is a node of the control-flow graph
+	stmt ast.Node     // the statement that has the call; it is a node of the control-flow graph
 	lhs  []*ast.Ident // one per result, nil if it is not assigned to a variable; empty if the statement assigns nothing
 }
 

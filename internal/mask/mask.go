@@ -24,7 +24,7 @@ type Masker struct {
 	// bytes are ordered by length, the longest first.
 	texts   map[uint32][]string
 	filter  [1 << (filterBits - 6)]uint64 // has a bit set for each key of the map texts; see mayStart
-	longest int                           // length of the longest text
+	longest int                           // length of the longest of the texts to mask
 }
 
 // New returns a Masker for the values and their encodings; see [Texts]. It returns nil if there is

@@ -307,7 +307,7 @@ func (p *population) work(r *rand.Rand, n int) {
 			// This step acquires no guard. Count it as an acquisition, because the stress ends
 			// after a certain number of acquisitions.
 			p.acquisitions.Add(1)
-		case r.IntN(2) == 0: // enough children for a sweep of the list of m
+		case r.IntN(2) == 0: // so many children that linking them also sweeps the list of children of m
 			for range 40 {
 				p.withGuard(m.child("brief"), nil)
 			}

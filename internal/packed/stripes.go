@@ -75,7 +75,7 @@ const (
 	rehash      = 0xd1342543de82ef95 // odd; noteCollision multiplies factor by it to change the hash
 
 	stripesPerProc = 4   // number of stripes for each processor; with four, goroutines that run at the same time rarely share a stripe
-	maxStripes     = 256 // stripes, which take 32 kB
+	maxStripes     = 256 // 256 stripes of 128 bytes take 32 kB
 
 	// Collisions are counted in time windows: an old node that has seen many collisions in total
 	// needs no stripes unless it is contended now. On a contended node, a goroutine that only

@@ -62,7 +62,7 @@ type Process struct {
 	followedPidfd *os.File // the pidfd of followed; nil if the kernel does not support pidfds
 	killing       bool     // SIGKILL has been sent
 	exit          Exit
-	queued        map[syscall.Signal]bool // the signals for which a goroutine has yet to begin its search
+	queued        map[syscall.Signal]bool // signals whose search for members has not begun yet
 	searches      int                     // how many searches for members have begun
 	slowest       time.Duration           // how long the slowest search for members has taken
 	known         []Member                // the members that have been found so far, without those that are known to have ended

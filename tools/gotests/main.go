@@ -49,7 +49,7 @@ const (
 	serveTLS    = "ServeTLS"
 )
 
-// A result is a test with one way to serve.
+// A result identifies the result of a test that was run with one way to serve.
 type result struct{ way, pkg, test string }
 
 // A difference is why a test passes with net/http alone but not with httpdrain.
