@@ -51,7 +51,7 @@ func (c *Config) checkDeath(g GroupConfig) []error {
 	case g.OnLauncherDeath != Keep:
 		return nil
 	case runtime.GOOS != "linux":
-		return []error{&ConfigError{g.Name, "OnLauncherDeath", "keep works on Linux only, where a process cannot be confused with a later one of the same pid; use kill"}}
+		return []error{&ConfigError{g.Name, "OnLauncherDeath", "keep works on Linux only: on other systems, a later process with the same pid could be taken for the kept one; use kill"}}
 	case len(c.Guardian) == 0:
 		return []error{&ConfigError{g.Name, "OnLauncherDeath", "keep needs Config.Guardian: while no launcher runs, the guardian reads what the processes print, because the processes would block otherwise"}}
 	}

@@ -269,7 +269,7 @@ func ExampleManager_StopGroup() {
 	fmt.Println(len(ids), err)
 	// Output:
 	// 0 stopped by an operator; launcher start sleeper starts it
-	// 2 an operator has ordered 1 more than desired_instances, 1
+	// 2 an operator has scaled the group up by 1 from desired_instances (1)
 	// 2 <nil>
 }
 

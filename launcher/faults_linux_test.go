@@ -48,7 +48,8 @@ func guardWithoutLog(t *testing.T, speechless bool) {
 	awaitInFile(t, statefile.Path(cfg.Dir), `"ready":`)
 	// The directory exists already. If it did not, the guardian would create it.
 	awaitFile(t, filepath.Join(logs, "web-1.log"), true)
-	if err := errors.Join(os.RemoveAll(logs), os.WriteFile(logs, nil, 0o600)); err != nil { // puts a file in the place of the directory
+	// Put a file in the place of the directory, so that the guardian cannot open a log in it.
+	if err := errors.Join(os.RemoveAll(logs), os.WriteFile(logs, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	complaints := filepath.Join(cfg.Dir, "guardian.err")

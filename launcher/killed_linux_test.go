@@ -845,7 +845,7 @@ func TestLauncherDeath_FinishedJobIsNotRunAgain(t *testing.T) {
 	}{
 		"all":                  {done, done, "nothing", "", "completed: all 2 have finished" + policy},
 		"one of two":           {kept(runners("job", 2)), kept(runners("job", 2)), "kill one", "", "1 of 2 have finished, 1 of them with a failure" + policy},
-		"one, scaled down":     {kept(runners("job", 2)), kept(runners("job", 2)), "scale down, and kill one", "", "completed: all 1 have finished, 1 of them with a failure" + policy + "; an operator has ordered 1 fewer than desired_instances, 2"},
+		"one, scaled down":     {kept(runners("job", 2)), kept(runners("job", 2)), "scale down, and kill one", "", "completed: all 1 have finished, 1 of them with a failure" + policy + "; an operator has scaled the group down by 1 from desired_instances (2)"},
 		"of another command":   {done, other, "nothing", "job-3", ""},
 		"more of them":         {done, more, "nothing", "job-3", ""},
 		"not kept, all of two": {group("job", 2, "exit", "0"), done, "nothing", "job-1", ""},

@@ -37,7 +37,7 @@ func TestScale_NumberStaysUntilReloadChangesIt(t *testing.T) {
 		testkit.Equal(t, "all processes", got.Total, c.n)
 		testkit.Equal(t, "MinHealthy", got.MinHealthy, c.minHealthy)
 	}
-	testkit.Equal(t, "message", h.Health()[0].Message, "an operator has ordered 1 more than desired_instances, 2")
+	testkit.Equal(t, "message", h.Health()[0].Message, "an operator has scaled the group up by 1 from desired_instances (2)")
 	if err := h.Restart(soon(t), "web", "test"); err != nil {
 		t.Fatal(err)
 	}

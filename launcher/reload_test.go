@@ -265,7 +265,7 @@ func TestReload_DoesNotUndoScaleDown(t *testing.T) {
 		}
 		health, _ := h.GroupHealth("web")
 		testkit.Equal(t, "desired after a restart", health.Desired, 1)
-		testkit.Equal(t, "message after a restart", health.Message, "an operator has ordered 1 fewer than desired_instances, 2")
+		testkit.Equal(t, "message after a restart", health.Message, "an operator has scaled the group down by 1 from desired_instances (2)")
 		web.Desired = c.loaded
 		web.HealthCheckTimeout += time.Hour
 		if err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: []launcher.GroupConfig{web}}, "test"); err != nil {

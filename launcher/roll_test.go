@@ -237,7 +237,7 @@ func TestScaleDown_OfProcessThatRollIsStoppingRemovesExactlyOne(t *testing.T) {
 		t.Helper()
 		health, _ := h.GroupHealth("web")
 		testkit.Equal(t, "desired "+when, health.Desired, 2)
-		if want := "an operator has ordered 1 fewer than desired_instances, 3"; !strings.HasSuffix(health.Message, want) {
+		if want := "an operator has scaled the group down by 1 from desired_instances (3)"; !strings.HasSuffix(health.Message, want) {
 			t.Errorf("message %s is %q, want suffix %q", when, health.Message, want)
 		}
 	}

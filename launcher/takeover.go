@@ -127,7 +127,7 @@ func (s *start) addGroups(groups []spec.Group) {
 		added := newGroup(s.Manager, cfg, s.cfg.Source)
 		if h := s.handed[cfg.Name]; h != nil {
 			added.controller.ResumeFrom(h, s.before.Groups[cfg.Name])
-			if !s.cfg.has(cfg.Name) { // the group is not configured any more; announce stops it
+			if !s.cfg.has(cfg.Name) { // the group is not configured any more; the method announce stops it
 				added.controller.TakeChanged()
 			}
 		} else {

@@ -191,8 +191,8 @@ func (k *checker) logs(at string, l launcher.LogConfig) {
 	k.absolute(at+".logs.dir", l.Dir)
 	size, line, buffer := Bytes(l.MaxSize), Bytes(l.MaxLine), Bytes(l.Buffer)
 	k.must(size >= 1<<10, at+".logs.max_size", "must be at least 1KiB, not %v", size)
-	k.must(line >= 64 && (k.wrong[at+".logs.max_size"] || line <= size), at+".logs.max_line", "must be 64 to max_size, which is %v, not %v", size, line)
-	k.must(buffer >= line, at+".logs.buffer", "must be at least max_line, which is %v, not %v", line, buffer)
+	k.must(line >= 64 && (k.wrong[at+".logs.max_size"] || line <= size), at+".logs.max_line", "must be 64 to max_size (%v), not %v", size, line)
+	k.must(buffer >= line, at+".logs.buffer", "must be max_line (%v) or more, not %v", line, buffer)
 	k.must(l.MaxFiles >= 0, at+".logs.max_files", "must be 1 or more, not %d", l.MaxFiles+1)
 }
 
@@ -253,9 +253,9 @@ func (k *checker) overlap(used []listener, key, network, text string) (_ listene
 			continue
 		}
 		if u.address == text {
-			k.must(false, key, "%q is already listened on, in line %d", text, k.lines[u.key].line)
+			k.must(false, key, "%q is already used, in line %d", text, k.lines[u.key].line)
 		} else {
-			k.must(false, key, "%q overlaps with %q, which is already listened on, in line %d", text, u.address, k.lines[u.key].line)
+			k.must(false, key, "%q overlaps with %q, which is already used, in line %d", text, u.address, k.lines[u.key].line)
 		}
 		return listener{}, false
 	}

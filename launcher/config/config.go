@@ -111,7 +111,7 @@ func (c *Config) longestChain(f func(*Group) time.Duration) (most time.Duration)
 		if g == nil {
 			return 0
 		}
-		sums[name] = 0 // ends the recursion in a cycle
+		sums[name] = 0 // ends the recursion if the dependencies form a cycle
 		below := time.Duration(0)
 		for _, d := range g.DependsOn {
 			below = max(below, visit(d))

@@ -185,8 +185,9 @@ process_groups:
 	// httpGet /healthz on port 8080 every 5s within 1s fails after 3
 }
 
-// A file has limits, conditions for its dependencies, and variables of the environment. A client
-// finds the directory of the launcher in it.
+// DirOf reads the file of a launcher and returns the launcher's directory, which a client needs.
+// The file in this example has limits, conditions for dependencies, and variables of the
+// environment.
 func ExampleDirOf() {
 	file := filepath.Join(os.TempDir(), fmt.Sprintf("example-%d.yaml", os.Getpid()))
 	defer os.Remove(file)

@@ -95,7 +95,8 @@ func (d *decoder) formed(n *yaml.Node, at string, f form, v reflect.Value) {
 	}
 }
 
-// fileForm returns the value of the field v in the form that the file has for this key.
+// fileForm returns the value of the field v in the form in which the file has it: a field that
+// counts bytes, for example, is text with a unit in the file.
 func (k *setting) fileForm(v reflect.Value) reflect.Value {
 	switch f, ok := forms[k.form]; {
 	case ok:

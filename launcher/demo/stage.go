@@ -196,7 +196,7 @@ func (s *stage) dial(group string) func(context.Context) (net.Conn, error) {
 	}
 }
 
-// end stops the load and the launcher, and counts what was lost.
+// end stops the load and the launcher, and returns what count has found, such as lost writes.
 func (s *stage) end(ctx context.Context, l *allLoad) (result, error) {
 	l.stop()
 	s.launcher.Process.Signal(syscall.SIGTERM)

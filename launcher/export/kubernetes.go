@@ -367,7 +367,7 @@ func (g group) kubernetesGaps() {
 		g.kubernetesJobGaps()
 		return
 	}
-	g.gap(g.Export.Image == "", "export.image", "is missing; the file has the name of the group instead, which must be replaced")
+	g.gap(g.Export.Image == "", "export.image", "is missing; replace the image in the file, which is the name of the group")
 	g.gap(len(secret) > 0, "env", "%s are read from a Secret that must exist: kubectl create secret generic %s", strings.Join(secret, ", "), g.Name)
 	g.gap(len(g.DependsOn) > 0, "depends_on", "Deployments have no order; let the process wait, or stay unready, until it can reach %s", strings.Join(g.DependsOn, ", "))
 	for _, name := range g.DependsOn {

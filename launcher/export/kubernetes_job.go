@@ -42,7 +42,7 @@ func (g group) kubernetesJob() job {
 // kubernetesJobGaps lists the settings that a Job of Kubernetes supports in another way than the
 // launcher.
 func (g group) kubernetesJobGaps() {
-	g.gap(g.Export.Image == "", "export.image", "is missing; the file has the name of the group instead, which must be replaced")
+	g.gap(g.Export.Image == "", "export.image", "is missing; replace the image in the file, which is the name of the group")
 	g.gap(g.Restart.Policy == launcher.Always, "restart_policy", "always is not possible: a pod of a Job that has succeeded is not started again")
 	g.gap(g.Restart.Policy != launcher.Never, "restart_policy.crash_loop_limit", "counts the failures of all instances together (backoffLimit), with the back-off of Kubernetes")
 	g.gap(!slices.Equal(g.Shutdown.SuccessCodes, []int{0}), "success_exit_codes", "only 0 is a success")

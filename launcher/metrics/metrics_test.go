@@ -145,7 +145,8 @@ func await(t *testing.T, m *launcher.Manager, events <-chan launcher.Event, grou
 func TestCollector_CountsLivenessFailures(t *testing.T) {
 	g := runners("web", 1)
 	g.LivenessInterval, g.LivenessTimeout, g.LivenessFailures = 5*time.Millisecond, 300*time.Millisecond, 3
-	g.Restart.MinBackoff, g.Restart.MaxBackoff = time.Hour, time.Hour // the group is not restarted, so only one failure is counted
+	// The process is not started again during the test, so only one failure is counted.
+	g.Restart.MinBackoff, g.Restart.MaxBackoff = time.Hour, time.Hour
 	g.Shutdown.Grace, g.Shutdown.GraceEnforced, g.Shutdown.SIGTERMTimeout = 50*time.Millisecond, true, 50*time.Millisecond
 	m := launch(t, g)
 	events, done := m.Watch()

@@ -108,9 +108,9 @@ func (c *Controller) healthMessage(h Health, now time.Time) (message string) {
 	}
 	switch n := short.ScaledDown; {
 	case n > 0:
-		message = extend(message, "an operator has ordered %d fewer than desired_instances, %d", n, c.Config().Desired)
+		message = extend(message, "an operator has scaled the group down by %d from desired_instances (%d)", n, c.Config().Desired)
 	case n < 0:
-		message = extend(message, "an operator has ordered %d more than desired_instances, %d", -n, c.Config().Desired)
+		message = extend(message, "an operator has scaled the group up by %d from desired_instances (%d)", -n, c.Config().Desired)
 	}
 	return message
 }

@@ -22,7 +22,7 @@ type Hub struct {
 	closed   bool
 	logged   chan struct{} // closed when the log has been written
 	logger   <-chan Event  // the events for the logger; nil if there is none
-	toLog    atomic.Int64  // number of events in logger that have not been logged yet
+	toLog    atomic.Int64  // number of events in the channel logger that have not been logged yet
 }
 
 // watcherBuffer is the number of events that a watcher may be behind before it misses some.

@@ -114,7 +114,7 @@ func (m *Machine) tickStarting(now time.Time) []Action {
 func (m *Machine) tickDeregistering(now time.Time) []Action {
 	switch {
 	case due(m.terminateBy, now):
-		return m.terminate(now, fmt.Sprintf("four fifths of its total deadline of %v had passed before it could be asked to stop", m.cfg.Shutdown.TotalDeadline))
+		return m.terminate(now, fmt.Sprintf("four fifths of the total deadline of %v had passed before the process could be asked to stop", m.cfg.Shutdown.TotalDeadline))
 	case due(m.deregisterBy, now):
 		return m.requestShutdown(now)
 	}

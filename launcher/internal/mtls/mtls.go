@@ -181,7 +181,7 @@ func (c creds) ClientHandshake(ctx context.Context, authority string, conn net.C
 // writes it from different goroutines, but calls Read on one at a time.
 type peekedConn struct {
 	net.Conn
-	first []byte // the byte that Read has not returned yet
+	first []byte // the byte that was read from Conn, until Read has returned it; then empty
 }
 
 func (o *peekedConn) Read(b []byte) (int, error) {

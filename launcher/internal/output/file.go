@@ -42,7 +42,7 @@ type File struct {
 	file      *os.File
 	out       io.Writer // if not nil, lines are written to out instead of file
 	size      int64
-	checkedAt time.Time // when file was last compared with the file at path
+	checkedAt time.Time // when the open file was last compared with the file that is at path now
 	err       error     // the last error of a write
 	failed    int       // number of lines that were lost since the last successful write
 	torn      bool      // a part of the last lost line is in the file

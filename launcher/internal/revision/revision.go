@@ -22,7 +22,7 @@ type Set struct {
 // has on purpose.
 type Revision struct {
 	Config     spec.Group
-	Source     any // the Source of the launcher.Config that it was loaded with
+	Source     any // launcher.Config.Source of the configuration from which this revision was loaded
 	Shortfall  Shortfall
 	LoadedWith []string // Config.DependsOn as it was before a roll changed it
 }

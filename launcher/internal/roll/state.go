@@ -91,7 +91,7 @@ func (s State) ScaleDown(c Config, v View, id string) State {
 	return s
 }
 
-// restart forgets failures and starts measuring progress now.
+// restart returns s without its past failures. The progress deadline counts from now on.
 func (s State) restart(c Config, v View) State {
 	n := count(c, v)
 	t := s.Phase.target()

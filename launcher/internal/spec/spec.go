@@ -121,7 +121,8 @@ type Rlimit struct {
 // Unlimited is the value of an Rlimit that is no limit. It is the RLIM_INFINITY of Linux.
 const Unlimited = math.MaxUint64
 
-// Limits bound what a process uses together with those that it has started.
+// Limits bound the memory and processors that a process and all processes that it has started use
+// together.
 type Limits struct {
 	Memory        int64         `yaml:"memory" form:"bytes"` // bytes; 0 means no limit
 	CPUs          float64       `yaml:"cpus"`                // processors; 0 means no limit

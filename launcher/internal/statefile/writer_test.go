@@ -42,7 +42,8 @@ func obstruct(t *testing.T, path string) (clear func()) {
 	}
 }
 
-// start returns a Writer and the error of its Start. The Writer calls state before each write.
+// start returns a Writer, which it has started, and the error of Start. The Writer calls the
+// function state before each write.
 func start(path string, state func(), report func(error)) (*statefile.Writer, error) {
 	w := statefile.NewWriter(path, statefile.State{}, func() statefile.State { state(); return statefile.State{} }, report)
 	return w, w.Start(nil)

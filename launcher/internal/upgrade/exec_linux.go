@@ -184,7 +184,7 @@ func (t *Taken) GoBack(err error) error {
 		}
 	}
 	back := execute(fmt.Sprintf("/proc/self/fd/%d", t.Files.Program), t.Args, t.handoff, files, err.Error(), caught)
-	return fmt.Errorf("%w; and the program that was to be upgraded cannot go on: %w", err, back)
+	return fmt.Errorf("%w; and the program from before the upgrade cannot be executed again: %w", err, back)
 }
 
 // Done closes the files that the launcher does not go on to use. It is called when the launcher has

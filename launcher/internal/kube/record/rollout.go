@@ -20,7 +20,7 @@ import (
 // because a controller that has observed all objects may still be about to change one of them.
 const quiet = 400 * time.Millisecond
 
-// A rollout is a trace that is being recorded.
+// A rollout records a trace while a Deployment is rolled out in a cluster.
 type rollout struct {
 	*trace
 	number int
