@@ -40,7 +40,7 @@ func Example() {
 	handle("first")
 	drained := s.Shutdown()
 	handle("second")
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // s does not end ctx
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // does not derive from s
 	defer cancel()
 	fmt.Println("drained:", drained.Wait(ctx))
 	// Unordered output:

@@ -297,7 +297,8 @@ func TestTrace_LogsNothingByDefault(t *testing.T) {
 	slog.SetDefault(slog.New(slog.NewTextHandler(reports, nil)))
 	for _, opts := range [][]ctxshutdown.Option{nil, {ctxshutdown.WithTrace()}, {ctxshutdown.WithTrace(), ctxshutdown.WithLogger(nil)}} {
 		func() {
-			ctxshutdown.New(context.Background(), opts...).Completion() // this root is collected without Shutdown
+			// This root is garbage-collected without having been shut down.
+			ctxshutdown.New(context.Background(), opts...).Completion()
 			s := ctxshutdown.New(context.Background(), opts...)
 			g := s.Guard()
 			s.Force(nil)

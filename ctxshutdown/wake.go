@@ -42,7 +42,7 @@ import (
 // waker may be called.
 type waker struct {
 	ctx context.Context
-	set func(time.Time) error // SetReadDeadline of the source, or SetWriteDeadline of the destination
+	set func(time.Time) error // the method SetReadDeadline of the source, or SetWriteDeadline of the destination
 
 	calls      atomic.Int32 // number of Reads or Writes that have called enter and not leave yet
 	registered atomic.Bool  // wake is registered with the context; changed under mu
