@@ -369,8 +369,8 @@ func (b *inbox) forget(answer chan bool) {
 	b.idleWaiters = slices.DeleteFunc(b.idleWaiters, func(a chan bool) bool { return a == answer })
 }
 
-// notifyIdleWaiters tells every goroutine that waits until the loop has nothing to run whether the
-// loop is quiescent now. The caller holds mu, and no callback is running.
+// notifyIdleWaiters is called when the loop has nothing to run. It tells every goroutine that waits
+// for this moment whether the loop is quiescent now. The caller holds mu.
 func (b *inbox) notifyIdleWaiters() {
 	if len(b.idleWaiters) == 0 {
 		return

@@ -63,7 +63,8 @@ func TestEvery_SkipsMissedPeriods(t *testing.T) {
 				got = append(got, time.Since(began))
 				switch len(got) {
 				case 2:
-					time.Sleep(2500 * time.Millisecond) // the calls that were due at 3 s and 4 s are skipped
+					// The timer skips the calls that become due during this sleep, at 3 s and 4 s.
+					time.Sleep(2500 * time.Millisecond)
 				case 4:
 					isTrue(t, "stopped by its own call", tick.Stop())
 				}
