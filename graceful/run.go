@@ -114,7 +114,7 @@ func (r *run) drain(ctx context.Context) error {
 		// the hooks.
 		complete := isClosed(in.complete)
 		if complete {
-			<-r.scope.Work().Done() // when Work has ended, its cause tells whether the scope was forced
+			<-r.scope.Work().Done() // before that, the cause of Work does not tell whether the scope was forced
 		}
 		if now.Rung < Hard {
 			if f := r.forced(); f.cause != nil {

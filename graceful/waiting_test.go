@@ -166,7 +166,7 @@ func TestRun_CountsRequestsAndJobsThatDrainWaitsFor(t *testing.T) {
 				if test.logger {
 					test.opts = append(test.opts, graceful.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 				}
-				err := b.run(func(s *ctxshutdown.Swansong) error { // the stop begins after one second
+				err := b.run(func(s *ctxshutdown.Swansong) error { // b.run begins the shutdown after one second
 					s.Go(func(context.Context) {
 						for _, path := range []string{"/export", "/a", "/b"} {
 							time.Sleep(100 * time.Millisecond) // f and Serve are older than the requests, and /export is the oldest request
