@@ -94,7 +94,7 @@ func (c *tlsConn) handshakeFailed(srv *http.Server, err error) {
 	c.Close()
 }
 
-// handshakeTimeout is the timeout of net/http for the handshake, or 0.
+// handshakeTimeout returns how long net/http lets a TLS handshake take, or 0 if it sets no limit.
 func handshakeTimeout(srv *http.Server) (d time.Duration) {
 	for _, t := range []time.Duration{srv.ReadHeaderTimeout, srv.ReadTimeout, srv.WriteTimeout} {
 		if t > 0 && (d == 0 || t < d) {
