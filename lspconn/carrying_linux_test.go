@@ -14,7 +14,7 @@ func withVariable(variable string) (found []osProcess) {
 	for _, file := range files {
 		env, err := os.ReadFile(file)
 		if err != nil || !slices.Contains(strings.Split(string(env), "\x00"), variable) {
-			continue // the process has ended, or belongs to another user
+			continue // the process lacks the variable, has ended, or belongs to another user
 		}
 		dir := filepath.Dir(file)
 		pid, _ := strconv.Atoi(filepath.Base(dir))
