@@ -52,7 +52,7 @@ func Messages[T any](stream interface {
 			return
 		}
 		go func() { // the goroutine ends at the latest when the handler returns, because Recv then returns
-			// If Recv calls runtime.Goexit, received is closed without an error before.
+			// If Recv calls runtime.Goexit, received is closed although no error was sent to it.
 			defer close(received)
 			for {
 				var m message
