@@ -116,9 +116,9 @@ func (m *Masker) skip(s string, from int) int {
 // secret.
 func (m *Masker) Mask(s string) string { return m.mask(s, 0) }
 
-// mask returns s with each secret part of it replaced by Mark, and without its beginning, as many
-// bytes as covered says: they are the rest of a secret that began in an earlier piece of the line,
-// and was replaced by Mark there.
+// mask returns s with each secret part of it replaced by Mark, and without its first bytes, whose
+// number is covered. They are the rest of a secret that began in an earlier piece of the line, and
+// was replaced by Mark there.
 func (m *Masker) mask(s string, covered int) string {
 	if m == nil {
 		return s

@@ -17,7 +17,7 @@ import (
 // A Group is a number of goroutines that have the same stack and the same pprof labels.
 type Group struct {
 	Count  int
-	Frames []Frame // the innermost call first
+	Frames []Frame // the calls of the stack, the innermost one first
 	labels string
 }
 
