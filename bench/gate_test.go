@@ -42,7 +42,7 @@ func TestGate_ReportsRowsThatAreTooSlowOrAllocate(t *testing.T) {
 func TestGate_FailsOnlyIfRowIsSlowInRepeatedMeasurements(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		ratios []float64 // the ratio of each measurement
+		ratios []float64 // the ratio that each measurement of the row finds
 		rounds []int     // the expected number of rounds of each measurement
 		passes bool
 	}{

@@ -22,7 +22,7 @@ type mutant struct {
 	name   string
 	reason string // what is broken, in one line
 	testCommand
-	table string // base name of the table
+	table string // base name of the table's file
 	line  int    // line of the table on which the entry starts
 	dir   string // folder of the package that is broken, relative to the root
 	edits []edit
