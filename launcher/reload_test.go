@@ -403,7 +403,7 @@ func TestReload_SupersedesRollThatBeginsDuringReload(t *testing.T) {
 	}
 	testkit.Equal(t, "rollbacks", h.Stats().Groups["web"].Rolls["rolled back"], uint64(1))
 	testkit.Equal(t, "processes by revision", revisions(h, "web"), map[int]int{1: 1})
-	h.close() // the logs are no longer written to when their directory is removed
+	h.close() // the launcher must not write to the logs any more when their directory is removed
 }
 
 // fifoLog returns a group whose log is a FIFO, so that the launcher waits in opening it until the

@@ -59,7 +59,7 @@ type start struct {
 	*Manager
 	taken   *upgrade.Taken                 // the program that this one is taking over; nil if it is not
 	before  statefile.State                // what the earlier launcher has left, without what was ended
-	handed  map[string]*controller.Handoff // what the groups of the other program have handed over
+	handed  map[string]*controller.Handoff // what the taken-over program has handed over, by group
 	damaged string                         // the new path of the damaged state file of the earlier launcher; empty if it was intact
 }
 

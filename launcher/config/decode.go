@@ -23,7 +23,7 @@ type decoder struct {
 	lines   map[string]position // the position of each key in the file
 	errs    Errors
 	wrong   map[string]bool // the keys for which an error has been reported
-	lenient bool            // whether a value with a variable that is not set is left out, and no error; used to find state_dir
+	lenient bool            // leave out a value with a variable that is not set, and report no error; used to find state_dir
 	unset   bool            // a value was left out because of the field lenient
 	nodes   int             // number of visited nodes; the target of an alias is counted each time that the alias is used
 }

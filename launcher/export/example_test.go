@@ -65,7 +65,7 @@ func ExampleResult_Print() {
 	// # store.target
 }
 
-// store returns a group that uses few settings without a counterpart.
+// store returns a configuration with few settings that systemd, Kubernetes or Nomad do not support.
 func store() *config.Config {
 	c, err := config.Parse("launcher.yaml", []byte(`
 process_groups:
@@ -132,7 +132,7 @@ func ExampleSystemd() {
 	if err != nil {
 		panic(err)
 	}
-	dir, err := os.MkdirTemp("", "units") // for example /etc/systemd/system
+	dir, err := os.MkdirTemp("", "units") // a real program would use /etc/systemd/system
 	if err != nil {
 		panic(err)
 	}

@@ -114,7 +114,7 @@ func reloadCommand(at *place) *cobra.Command {
 				for _, c := range seen.GetChanges() {
 					fmt.Fprintln(cmd.OutOrStdout(), clean(c))
 				}
-				// Without changes there is nothing to order, and the message says so.
+				// If the file has no changes, there is no reload to order. The message says that.
 				if dry || len(seen.GetChanges()) == 0 {
 					fmt.Fprintln(cmd.OutOrStdout(), seen.GetMessage())
 					return nil

@@ -50,7 +50,7 @@ type transitionLog struct {
 	mu    sync.Mutex
 	state map[string]string // the last logged state of each process by id
 	count int
-	gaps  int // number of transitions from another state than the one that state has for the process
+	gaps  int // number of transitions that do not begin in the state to which the process's last one has led
 }
 
 func (s *transitionLog) Enabled(context.Context, slog.Level) bool { return true }

@@ -2,7 +2,7 @@ package mtls
 
 import "crypto/tls"
 
-// Config returns the configuration of the next handshake.
+// Config returns the TLS configuration that the next handshake uses.
 func (id *Identity) Config() *tls.Config {
 	cfg, err := id.config()
 	if err != nil {

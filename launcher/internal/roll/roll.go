@@ -36,7 +36,7 @@ type saved struct {
 	MostAvailable int
 	FewestOthers  int
 	Failures      [2]int
-	Instance      string // the instance of the last failure
+	Instance      string // id of the instance that failed last
 	Cause         string // empty if there was no failure
 	Ordered       bool
 	Rejected      bool

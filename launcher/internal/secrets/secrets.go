@@ -170,7 +170,7 @@ func ReadFiles(files []string) (content []string, err error) {
 func readFile(file string) (string, error) {
 	f, err := regular.Open(file, "; it is read again at the start of each process, so use a regular file")
 	if err != nil {
-		return "", errors.Unwrap(err) // leaves out the path, because the caller adds it
+		return "", errors.Unwrap(err) // without the path of the file, which the caller adds
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
