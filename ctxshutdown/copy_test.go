@@ -323,7 +323,8 @@ func TestCopy_ReturnsErrorOfWriteEvenIfItIsEOF(t *testing.T) {
 			s := ctxshutdown.New(t.Context())
 			closing := writerFunc(func([]byte) (int, error) {
 				s.Shutdown()
-				// such writers exist: Write of a channel of golang.org/x/crypto/ssh
+				// some writers return io.EOF from Write, such as a channel of
+				// golang.org/x/crypto/ssh
 				return 0, io.EOF
 			})
 			if _, err := io.Copy(closing, ctxshutdown.NewReader(s, source)); err != io.EOF {

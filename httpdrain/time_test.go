@@ -224,7 +224,7 @@ func TestServe_HoldsGuardUntilResponseIsWritten(t *testing.T) {
 			}
 			want := []httpdrain.Cut{{Remote: "pipe", Age: time.Second}} // the request that was answered is not listed
 			for i := range cut.Cut {
-				// Round the ages, as the function since rounds times.
+				// Round the ages, because the listener needs two milliseconds to close.
 				cut.Cut[i].Age = cut.Cut[i].Age.Round(10 * time.Millisecond)
 			}
 			testkit.Equal(t, "cut", cut.Cut, want)

@@ -120,8 +120,8 @@ func TestStream_ShowsDrainWithoutDelayingIt(t *testing.T) {
 		s.Shutdown()
 		time.Sleep(time.Second)
 		a.Release()
-		// at this time the stream takes no snapshot because of its interval; such a snapshot could
-		// be in the middle of the release
+		// Release b between two of the snapshots that the stream takes at intervals. Such a
+		// snapshot could otherwise be taken in the middle of the release.
 		time.Sleep(1500 * time.Millisecond)
 		b.Release()
 		synctest.Wait()
