@@ -409,9 +409,9 @@ func TestProcess_EndsDescendantFoundOnceThatLaterSearchesMiss(t *testing.T) {
 	})
 }
 
-// A search that begins after Kill may find another member. It is killed at once, and not only after
-// a time in which it could end by itself. The test adds a process that no search can find, in place
-// of a search.
+// A search after the call of Kill may find a member that Kill did not know. It must be killed
+// before its end is awaited; otherwise the wait would last until its limit. In the test, Remember
+// adds such a member, a process that the searches themselves do not find.
 func TestKill_AlsoKillsDescendantThatOnlyLaterSearchFinds(t *testing.T) {
 	eachContainment(t, func(t *testing.T, contain func(proc.Spec) proc.Spec) {
 		spec, started, other := contain(self("wait")), make(chan *proc.Process, 1), start(t, self("wait"))
