@@ -337,7 +337,7 @@ func bySelect(s *ctxshutdown.Swansong, jobs chan job, calls chan func()) {
 	}
 	k, ok := s.TryGuard()
 	select {
-	case _, ok = <-calls: // this ok does not say whether there is a guard
+	case _, ok = <-calls: // here ok says nothing about the guard
 		k.Release()
 	default:
 		if !ok {
