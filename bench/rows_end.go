@@ -242,8 +242,8 @@ func child(s *ctxshutdown.Swansong) *ctxshutdown.Swansong {
 	return c
 }
 
-// besideOps is the number of operations that a run makes while another goroutine makes reports. All
-// these operations take much longer than one report.
+// besideOps is the number of operations that a run makes while another goroutine makes reports. It
+// is so large that the run takes much longer than one report.
 const besideOps = 5_000_000
 
 // background runs one goroutine at a time that keeps a processor busy. The preparation of a run

@@ -8,7 +8,7 @@ import (
 
 func TestResult_CellsShowRatioAndTargetAndWhetherMissed(t *testing.T) {
 	const noTarget = "–"
-	against := func() func(int) { return nil } // this function is not called
+	against := func() func(int) { return nil } // makes a row a comparison; the test does not call it
 	for _, test := range []struct {
 		name          string
 		res           result
