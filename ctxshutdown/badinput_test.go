@@ -196,7 +196,7 @@ func TestGo_PanicsOnNilFunction(t *testing.T) {
 func TestOptions_MayBeNilOrRepeated(t *testing.T) {
 	s := ctxshutdown.New(t.Context(), nil, ctxshutdown.WithLogger(nil), ctxshutdown.WithTrace(), nil, ctxshutdown.WithTrace(), ctxshutdown.WithLogger(nil))
 	s.Force(nil)
-	s.Guard().Release() // a release after Force, which a logger would log; no logger is set
+	s.Guard().Release() // a release after Force is logged; this must not panic, because the logger is nil
 	for _, test := range []struct {
 		names []string
 		want  string

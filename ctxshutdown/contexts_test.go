@@ -99,7 +99,7 @@ func owned(t *testing.T) func(context.Context, context.CancelFunc) context.Conte
 	}
 }
 
-// end has the error and the cause of a context that has ended, or two nils.
+// end contains the Err and the Cause of a context. Both are nil until the context ends.
 type end struct{ Err, Cause error }
 
 func endOf(ctx context.Context) end {

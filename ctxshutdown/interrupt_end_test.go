@@ -279,7 +279,7 @@ func TestStress_SeqYieldsNothingAfterContextEnds(t *testing.T) {
 				}
 			})
 		}
-		for range 2 { // two goroutines, which often stop the same scope
+		for range 2 { // two goroutines, which in half of the rounds stop the same scope
 			s := line[r.IntN(2)]
 			wg.Go(func() { s.Shutdown() })
 		}
