@@ -24,8 +24,8 @@ func write() {
 	m["orders"]++
 }
 
-// services are programs with a mistake in a function that a loop or a pool calls. If graceful.Run
-// does not return with an error, and the program does not crash, the exit code is 0.
+// services are programs in which a function that a loop or a pool calls panics. Each must crash, or
+// exit with the error that graceful.Run returns. If neither happens, its exit code is 0.
 var services = map[string]func(s *ctxshutdown.Swansong){
 	"callback": func(s *ctxshutdown.Swansong) {
 		l := eventloop.New(s, eventloop.WithName("ledger"))

@@ -24,7 +24,7 @@ func TestWithSlowCallback_ReportsSlowFunctions(t *testing.T) {
 		}))
 		p := eventloop.NewPool(t.Context(), 1)
 		sleep := func(d time.Duration) func() { return func() { time.Sleep(d) } }
-		l.Post(sleep(time.Second)) // this call takes no longer than the limit
+		l.Post(sleep(time.Second)) // takes exactly as long as the limit, so the hook is not called
 		time.Sleep(10 * time.Second)
 		l.Post(sleep(3 * time.Second))
 		synctest.Wait() // the loop has taken this callback, so the next ones are a new batch
