@@ -158,7 +158,8 @@ func (r stopAfter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// After the stop, lines returns the complete lines in the buffer, and the rest as a partial line.
+// When its input is stopped, lines returns the complete lines in its buffer. It returns the rest of
+// the buffer as a partial line.
 func TestLines_AtStopReturnsBufferedLinesAndPartialLine(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	defer s.Shutdown()
