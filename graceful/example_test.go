@@ -182,7 +182,7 @@ func ExampleWithLogger() {
 	// INFO drained
 }
 
-// A short is a log handler that omits the time and the attributes.
+// A short is a log handler that prints the level and the message only.
 type short struct{ slog.Handler }
 
 func (short) Handle(_ context.Context, r slog.Record) error {

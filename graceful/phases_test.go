@@ -29,7 +29,7 @@ func TestPhases_StateMachineObeysRulesForEverySequenceOfEvents(t *testing.T) {
 			for kind := asked; kind <= drained; kind++ {
 				for _, after := range []time.Duration{time.Second, 20 * time.Second} {
 					if after > time.Second && kind != timerFired {
-						continue // other events do not depend on the exact time
+						continue // of all events, only timerFired depends on the exact time
 					}
 					next := p
 					e := event{kind: kind, at: p.Since.Add(after), cause: why}

@@ -81,7 +81,7 @@ type run struct {
 	result      <-chan error // receives the error of f; nil once the error has been received
 	failure     error        // the error of f; valid once it has been received from result, which is then nil
 	main        *ctxshutdown.Swansong
-	releaseMain chan struct{} // closed when the goroutine of f no longer has to hold its guard of the scope "main"
+	releaseMain chan struct{} // closed when the goroutine of f may release its guard of the scope "main"
 	hooks       hooks
 	signals     *signalInputs
 	reloads     *reloader
