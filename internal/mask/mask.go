@@ -20,8 +20,8 @@ const MinLength = 6
 // A Masker masks a fixed set of values. Its methods may be called concurrently. A nil Masker masks
 // nothing.
 type Masker struct {
-	// texts maps the first bytes of the texts to mask to these texts. Texts with the same first
-	// bytes are ordered by length, the longest first.
+	// texts contains the texts to mask. The key is made from the first bytes of a text. Texts with
+	// the same key are ordered by length, the longest first.
 	texts   map[uint32][]string
 	filter  [1 << (filterBits - 6)]uint64 // has a bit set for each key of the map texts; see mayStart
 	longest int                           // length of the longest of the texts to mask
@@ -154,10 +154,10 @@ func (m *Masker) Lookahead() int {
 // Split returns the first piece of a line, masked, and the rest of the line, empty if the line is
 // not longer than limit. The piece has at most limit bytes.
 //
-// No value is cut in two, except for one that is longer than limit: its first piece is Mark, and
-// the next pieces lack the rest of the value, so they may be empty. That rest is the first
-// stillCovered bytes of the rest of the line. The caller passes this number with the next call, and
-// 0 with the first call for a line.
+// No value is cut in two, except for one that is longer than limit. In the first piece, Mark stands
+// for such a value. The next pieces leave out the remaining bytes of the value, so they may be
+// empty. stillCovered is the number of these bytes, with which the rest of the line begins. The
+// caller passes it as covered with the next call, and 0 with the first call for a line.
 //
 // If s is not the whole rest of the line, s must have at least limit + Lookahead bytes.
 func (m *Masker) Split(s string, limit, covered int) (piece, rest string, stillCovered int) {

@@ -196,7 +196,7 @@ func (n *Node) arrive(v, unit uint64, e *effects) {
 		v = n.word.Load() // link has changed the word, and may have sealed n
 	}
 	if v&live != 0 {
-		return // no other node depends on whether the live node n is empty
+		return // as long as n is live, no other node depends on whether n holds guards
 	}
 	// A concurrent resolve may have found the node complete before the addition, and may not have
 	// closed the channel yet. Locking mu waits until it has closed the channel. So a channel that
