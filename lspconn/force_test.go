@@ -173,8 +173,9 @@ func (s *slowToDie) End(at deadlines) (exit, error) {
 	}
 }
 
-// After Force, the connection waits for output until half a second has passed since Force, and not
-// since the end of the process. So Close returns a complete report within a second.
+// After Force, the connection waits at most half a second for the rest of the server's output. The
+// half second counts from Force and not from the end of the process. So Close returns a complete
+// report within a second.
 func TestClose_WaitsForOutputAtMostHalfSecondAfterForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stderr, held := io.Pipe()

@@ -38,7 +38,7 @@ type queuedMessage struct {
 	id        int64  // the request id of a call
 	key       string // the key that was passed to NotifyLatest
 	coalesced bool
-	call      *call     // set for a request; the call fails if the request is never written
+	call      *call     // the call of a request, which fails if the request is never written; nil for other messages
 	delivery  *Delivery // set for a notification; completed when it has been written or never will be
 	guard     *ctxshutdown.Guard
 	usesSlot  bool // whether the message counts against QueueLimit
