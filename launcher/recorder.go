@@ -27,11 +27,11 @@ type recorder struct {
 	guardians []proc.Adoptable // guardians (see Config.Guardian) of earlier launchers that have not been ended
 }
 
-// start writes the state file and starts the guardian. It does that before any process is started,
-// so that the next launcher finds everything that this one has started. The containment of the
-// processes (a cgroup, or a mark in their environment) is recorded before it is created, together
-// with the state of the earlier launcher, which is still unchanged. In an upgrade, the containment
-// is that of the other program.
+// start writes the state file and starts the guardian, before any process is started. So the next
+// launcher finds everything that this one starts. The file contains the state that the earlier
+// launcher has left, and the containment of the processes (a cgroup, or a mark in their
+// environment), which is not created before it is recorded. In an upgrade, the new program goes on
+// using the containment of the program that it replaces.
 func (r *recorder) start(before statefile.State, upgraded bool) error {
 	m := r.manager
 	m.host.Containment = proc.NewContainment()
@@ -121,7 +121,7 @@ func (r *recorder) content() statefile.State {
 	return r.state()
 }
 
-// state returns what the state file has to say of the launcher as it is now.
+// state returns the content that the state file must have for the present state of the launcher.
 func (r *recorder) state() statefile.State {
 	m := r.manager
 	r.mu.Lock()

@@ -91,8 +91,8 @@ func prepare(ctx context.Context, cfg Config) (_ *Manager, begin func(), err err
 	return s.Manager, func() { s.run(guard) }, nil
 }
 
-// acquire acquires everything that the Manager needs. The guard of its scope that it returns is
-// released when all else has ended. If acquire fails, the caller releases the Manager.
+// acquire acquires everything that the Manager needs. It returns a guard of the Manager's scope,
+// which must be released when all else has ended. If acquire fails, its caller must call release.
 func (s *start) acquire(ctx context.Context) (*ctxshutdown.Guard, error) {
 	groups := s.cfg.resolve().Groups
 	for _, g := range groups {

@@ -75,7 +75,7 @@ func handedGroups(h *upgrade.Handoff) (map[string]*controller.Handoff, error) {
 // restoreLines keeps the lines that processes have printed before an upgrade.
 func (s *start) restoreLines() {
 	var lines []Line
-	json.Unmarshal(s.taken.Lines, &lines) // if the text cannot be decoded, only the output of `launcher logs` is lost
+	json.Unmarshal(s.taken.Lines, &lines) // ignore an error: it loses only lines that `launcher logs` would print
 	known := map[string]bool{}
 	for _, p := range s.taken.State.Processes() {
 		known[p.ID] = true

@@ -50,7 +50,7 @@ type File struct {
 type Gap struct {
 	Group string // empty if the setting does not belong to a group
 	Key   string // the key in the configuration file
-	What  string // how the target differs from the launcher here, and what the user can do
+	What  string // what the target does instead, and what the user can do
 }
 
 func (g Gap) String() string {

@@ -315,7 +315,8 @@ func TestSystemdExport_ReportsUnsupportedListener(t *testing.T) {
 	}
 }
 
-// The time limit that a process gets is never longer than that of the target.
+// The exported files tell a process its time limit. That is not longer than the time after which
+// systemd or Nomad kills the process.
 func TestExport_GracePeriodIsNotLongerThanLimitOfTarget(t *testing.T) {
 	c := parse(t, `process_groups: [{name: a, shutdown: {grace_period: 1s, max_duration: 1s, sigterm_timeout: 200ms}}]`)
 	for target, file := range map[string]string{"systemd": "Environment=TERMINATION_GRACE_PERIOD_SECONDS=2\n", "nomad": `"TERMINATION_GRACE_PERIOD_SECONDS": "2"`} {

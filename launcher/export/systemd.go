@@ -214,8 +214,9 @@ func (g group) sockets() []launcher.Listen {
 // socketName returns the name of the unit of a listener, which all instances share.
 func (g group) socketName(l launcher.Listen) string { return g.Name + "-" + l.Name + ".socket" }
 
-// socket returns the unit of a listener. A socket unit starts one service when a client connects
-// and none runs: here the first instance. The others get the socket by Sockets= in their own unit.
+// socket returns the socket unit of a listener. When a client connects and no instance runs,
+// systemd starts the first instance. The other instances get the socket by Sockets= in their own
+// units.
 func (g group) socket(l launcher.Listen) string {
 	u := &unit{}
 	u.section("Unit")

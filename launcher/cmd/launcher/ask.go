@@ -97,8 +97,8 @@ func unreachable(at *place, where, grpcMessage string) error {
 }
 
 // ofAnother reports whether the launcher that listens on the socket belongs to another user. Such a
-// launcher answers only its own user and root. If this user may not search the directory, the
-// launcher is another user's, too: its directory has mode 0700.
+// launcher answers only its own user and root. The directory of a launcher has mode 0700. So if
+// this user may not search the directory, the launcher belongs to another user.
 func ofAnother(socket string) bool {
 	info, err := os.Stat(socket)
 	return errors.Is(err, fs.ErrPermission) || err == nil && os.Geteuid() != 0 && peer.OfAnother(info)

@@ -45,8 +45,9 @@ func (s *site) refuses(want string, args ...string) {
 	}
 }
 
-// A launcher can start with a file that is a named pipe, but cannot read it again: no program may
-// ever write to it. A reload and an upgrade say so, and wait for nothing.
+// A launcher can start with a file that is a named pipe, but cannot read it again: it could wait
+// for ever for a program that writes to the pipe. So a reload and an upgrade return an error at
+// once.
 func TestReload_RefusesNamedPipe(t *testing.T) {
 	s := newSite(t, web)
 	text, err := os.ReadFile(s.file())

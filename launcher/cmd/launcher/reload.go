@@ -56,8 +56,8 @@ func reread(at *place, now *config.Config) (launcher.Config, []string, error) {
 	return cfg, changes, err
 }
 
-// newLauncher is the end of an error message: it names what the user needs if not even an upgrade
-// can apply a change.
+// newLauncher is the end of an error message about changes that neither a reload nor an upgrade can
+// apply. It says what the user can do.
 const newLauncher = "a new launcher; undo these, or stop the launcher and start it again"
 
 // sameFile returns an error if the user has named another file than the one that the launcher

@@ -26,8 +26,9 @@ import (
 // runCommand returns the command run. Without a file it runs one group, and accepts flags for the
 // settings that are used most.
 //
-// The soft phase of graceful is a second longer than the bound of that group: the launcher kills a
-// process itself when the time of that process is over, and reports which one it was.
+// The soft phase of graceful is a second longer than the longest time that a stop of the group can
+// take. So the launcher kills a process whose time is over before graceful would cut the drain
+// short, and reports which process it was.
 func runCommand(at *place) *cobra.Command {
 	g := launcher.GroupConfig{}
 	var protocol, kind, restart, metricsAt string

@@ -44,7 +44,7 @@ type Guardian struct {
 	ended  chan struct{} // closed when watch has returned
 
 	telling  sync.Mutex // held while a line is written to the guardian, so that the lines arrive in their order
-	starting sync.Mutex // held while a guardian is being started
+	starting sync.Mutex // held while a guardian process is being started, and from HandOver until its resume
 
 	mu   sync.Mutex
 	self proc.Containment // identifies the guardian by a mark in its environment

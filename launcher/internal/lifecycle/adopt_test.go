@@ -42,8 +42,8 @@ func stopTimes(c *spec.Group) {
 	c.Shutdown.Grace, c.Shutdown.Max, c.Shutdown.SIGTERMTimeout = 3*time.Second, 10*time.Second, 2*time.Second
 }
 
-// An adopted process keeps its state, ready or stopping. The time that it has spent stopping
-// counts.
+// An adopted process keeps its state, ready or stopping. The time limits of its stop count from
+// when the earlier launcher asked it to stop.
 func TestAdoptedProcess_KeepsStateAndTimeSpentStopping(t *testing.T) {
 	cfg := config(stopTimes)
 	m, actions := adopt(cfg, time.Minute, 0)

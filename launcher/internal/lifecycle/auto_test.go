@@ -116,8 +116,8 @@ func TestAuto_LifecycleProtocolWinsIfProcessUsesNotifyToo(t *testing.T) {
 	testkit.Equal(t, "message", m.Message, "message")
 }
 
-// A process of a group whose earlier processes have said that they are ready has to say so, too: it
-// is not ready after the settle time, and has failed if it never says so.
+// If earlier processes of the group have reported that they are ready, a new process must report it
+// as well. The end of the settle time does not make it ready, and without a report it fails.
 func TestAuto_ProcessMustReportReadyIfEarlierOnesDid(t *testing.T) {
 	for _, p := range []spec.Protocol{spec.GRPC, spec.Notify} {
 		for _, edit := range []func(*spec.Group){auto, autoWithProbe} {

@@ -82,7 +82,7 @@ const (
 // An Action is what the state machine tells the launcher to do with a process.
 type Action struct {
 	Kind    ActionKind
-	Signal  string // the signal of DoSignal
+	Signal  string // in DoSignal, the signal to send
 	Request int    // in DoReportExtension, the number of the request for more time
 	Report  bool   // in DoAskStatus, whether to ask also what the drain waits for, because the process may soon be ended
 }

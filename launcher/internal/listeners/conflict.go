@@ -152,7 +152,8 @@ func Try(groups []spec.Group, earlier statefile.State) (group string, err error)
 	return "", nil
 }
 
-// isOpen reports whether a group would take over a socket for an address.
+// isOpen reports whether an earlier launcher has left an open socket that the group would take over
+// for the address.
 func isOpen(group string, l, resolved spec.Listen, earlier statefile.State) bool {
 	a, _ := address.Resolve(resolved.Network, resolved.Address)
 	for name, g := range earlier.Groups {

@@ -173,9 +173,9 @@ func (p *Process) prepareToKeep(child *proc.Spec) (done func(), err error) {
 		if p.group.Scope.Err() != nil {
 			return done, fmt.Errorf("the process was not started, because its group is stopping: %w", context.Cause(p.group.Scope))
 		}
-		// Without the file, the next launcher would not find the process, and start another one
-		// beside it. So until the process is in the file, the guardian, a process that watches the
-		// launcher, ends the process if the launcher dies.
+		// The state file does not contain the process. If the launcher died now, the next launcher
+		// would not find the process, and would start another one beside it. So as long as the file
+		// lacks the process, the guardian kills the process if the launcher dies.
 		p.group.Guardian.Tell()
 		p.publish(events.Event{Kind: events.Alarm, Message: "started although the state file cannot be written: until it can be written, this process ends with the launcher, " +
 			"and the next launcher cannot adopt it: " + err.Error()})

@@ -26,8 +26,9 @@ func Open(name, advice string) (*os.File, error) {
 	return open(name, advice)
 }
 
-// open is Open for a file that may have become a pipe since it was looked at. O_NONBLOCK has no
-// effect on regular files, nor on Windows.
+// open opens the file and checks it again, because it may have become a pipe since Open has checked
+// it. With O_NONBLOCK, opening a pipe does not wait for a writer. O_NONBLOCK has no effect on
+// regular files, nor on Windows.
 func open(name, advice string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

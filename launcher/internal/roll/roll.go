@@ -96,7 +96,7 @@ type Change int
 const (
 	GoesOn    Change = iota // the roll continues: the caller does the action
 	TurnsBack               // the caller calls Rollback, with the Config of the revision From
-	Pauses                  // the roll is paused: the caller keeps the revision From until it resumes the roll or rolls it back
+	Pauses                  // the roll is paused until the caller resumes it or rolls it back; the caller keeps From for that
 	Ends                    // the roll has ended: Phase says how
 )
 

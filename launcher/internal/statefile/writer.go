@@ -179,7 +179,8 @@ func (w *Writer) write() error {
 	return err
 }
 
-// setFailing records the result of a write, and reports it if it differs from the last one.
+// setFailing records whether a write has failed, with the error err or nil. If the write before it
+// had the other result, setFailing calls report.
 func (w *Writer) setFailing(err error) {
 	if was := w.failing.Swap(err != nil); was != (err != nil) {
 		w.report(err)

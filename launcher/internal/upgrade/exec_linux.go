@@ -25,8 +25,9 @@ const (
 // the text is for a message.
 const maxFailed = 4 << 10
 
-// caught has the signals that an upgrade must not lose: those that this program received before it
-// began to handle signals, and those that the program which it has replaced handed over to it.
+// caught contains the signals that an upgrade must not lose: those that this program received
+// before it began to handle signals, and those that the program which it has replaced handed over
+// to it.
 var caught = Signals{early.Signals}
 
 // This function adds the signals that the replaced program has handed over to the variable caught.
