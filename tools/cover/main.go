@@ -90,7 +90,7 @@ func run(dirs []string, profile string, w io.Writer) error {
 
 // A block is a sequence of statements without a branch in between.
 type block struct {
-	file       string // relative to the root of the repository
+	file       string // path, relative to the root of the repository
 	from, to   string // begin and end of the block, as line.column
 	statements int
 	runs       int

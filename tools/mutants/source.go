@@ -16,7 +16,8 @@ import (
 	"sync"
 )
 
-// sources reads the packages of a repository, each once. It is safe for concurrent use.
+// sources reads the packages of a repository, each at most once. Its methods may be called
+// concurrently.
 type sources struct {
 	root string
 	mu   sync.Mutex
