@@ -161,8 +161,8 @@ func foreign(entries []fs.DirEntry) string {
 	return ""
 }
 
-// Give makes the user the owner of a file. The file must not be in a directory of the user, who
-// could replace it.
+// Give makes the user the owner of a file. The file must not be in a directory of the user, because
+// the user could replace it.
 func Give(path string, as *proc.User) error { return os.Lchown(path, int(as.UID), int(as.GID)) }
 
 // RemoveFilesOf removes the sockets of a process that has ended. Their names are the id and one of
