@@ -100,13 +100,13 @@ func waitedChild(f *family) any {
 
 func stdChild(f *family) any {
 	ctx, cancel := context.WithCancel(f.ctx)
-	_ = cancel // not called: the end of the parent context ends this one
+	_ = cancel // need not be called, because the end of the parent context ends ctx
 	return ctx
 }
 
 func stdWaited(f *family) any {
 	ctx, cancel := context.WithCancel(f.ctx)
-	_ = cancel // not called: the end of the parent context ends this one
+	_ = cancel // need not be called, because the end of the parent context ends ctx
 	ctx.Done()
 	return ctx
 }
