@@ -247,7 +247,7 @@ func ExampleCall() {
 	release := make(chan struct{})
 	time.AfterFunc(time.Millisecond, func() { s.Shutdown() })
 	v, err := ctxshutdown.Call(s, func(context.Context) (int, error) {
-		<-release // ignores the context that Call passes to it
+		<-release // the function ignores its context, which ends at the stop
 		return 42, nil
 	})
 	fmt.Println(v, err)

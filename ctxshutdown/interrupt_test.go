@@ -146,7 +146,7 @@ func unwakeable() (io.Reader, io.WriteCloser) { return io.Pipe() }
 // closes the Done channel, and runAfterFuncs calls the functions registered by AfterFunc. The
 // contexts of package context take the same two steps right after each other.
 type manual struct {
-	context.Context // finds the values for Value; manual has the other methods itself
+	context.Context // answers the calls of Value; manual has the other methods itself
 	done            chan struct{}
 	mu              sync.Mutex
 	err             error

@@ -133,7 +133,8 @@ func checkGolden(t *testing.T, name, got string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Remove the directory from the file paths in stacks.
+	// Remove the directory of this package from the file paths in stacks: it differs between
+	// machines.
 	got = strings.ReplaceAll(got, here+string(filepath.Separator), "")
 	path := filepath.Join("..", "testdata", "reports", name+".golden")
 	if *update {

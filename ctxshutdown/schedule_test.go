@@ -16,7 +16,7 @@ import (
 // A meetingContext is a user's context. A test can set a function for each of the methods Err, Done
 // and Value: the next call of the method first calls that function, and later calls do not.
 type meetingContext struct {
-	context.Context // finds the values for Value
+	context.Context // answers the calls of Value
 	done            chan struct{}
 	err             error
 

@@ -27,7 +27,7 @@ type work struct {
 	ctx        context.Context // returned by Work; ends with the context hard, and has the values of the scope
 	hard       context.Context // ends when the Work ends, and carries no values
 	cancel     context.CancelCauseFunc
-	registered atomic.Bool // set once Force, the completion of the scope and the end of the parent context can end hard; see registerWork
+	registered atomic.Bool // set once Force, the completion of the scope and the end of the parent context can end this Work; see registerWork
 }
 
 // Work returns the hard context of the scope: a context with the values of s that outlives the
