@@ -76,8 +76,8 @@ func TestEvery_SkipsMissedPeriods(t *testing.T) {
 	})
 }
 
-// Callbacks run even if every timer that fires sets the next one, or if the period of a timer is
-// too short.
+// Callbacks run even if timers fire all the time: one timer has a period of a nanosecond, and
+// another one sets itself again, without a delay, whenever it fires.
 func TestTimers_WithShortPeriodsDoNotStarveCallbacks(t *testing.T) {
 	l := startLoop(t)
 	runOn(t, l, func() {
