@@ -174,7 +174,7 @@ func interruptTwice(t *testing.T, program, command, line string, args ...string)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer cmd.Process.Kill() // if the test passes, the program has exited by itself
+	defer cmd.Process.Kill() // kills the program if the test fails before the program has exited
 	fmt.Fprintf(stdin, "audit ann\n%s\n", command)
 	var all strings.Builder
 	const first = "1. no new commands"

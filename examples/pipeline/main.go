@@ -73,8 +73,9 @@ func interrupts() (first, second context.Context) {
 	return first, second
 }
 
-// run runs the program and returns its exit code. When the context first ends, the program stops
-// and drains. When the context second ends, the drain is cut short.
+// run runs the program and returns its exit code. The parameters first and second are contexts: the
+// end of first, at the first signal, stops the program, and the end of second, at the second
+// signal, cuts the drain short.
 func run(first, second context.Context, args []string, stderr io.Writer) (code int) {
 	logf := log.New(stderr, "pipeline: ", 0).Printf
 	o, err := parseFlags(args, stderr)
