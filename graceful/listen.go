@@ -69,8 +69,8 @@ func (p *Process) warnOfUnusedListeners() {
 	}
 }
 
-// matches reports whether Listen(network, address) returns an inherited listener with the address
-// inherited.
+// matches reports whether Listen(network, address) returns the inherited listener whose address is
+// the parameter inherited.
 func matches(inherited net.Addr, network, address string) bool {
 	switch inherited := inherited.(type) {
 	case *net.TCPAddr:
