@@ -63,7 +63,7 @@ func TestDebug_DrainSendsWholeResponseOnConnectionWithEventStream(t *testing.T) 
 		time.Sleep(10 * time.Millisecond)
 		synctest.Wait()
 		slow.limited.Store(true)
-		p.send(frame(6, 0, "01234567")) // the server answers this ping; slow delays all reads after that of the answer
+		p.send(frame(6, 0, "01234567")) // a ping; the client reads the answer at once, and everything after it slowly
 		synctest.Wait()
 		close(leave)
 		if got := <-ended; got != 1 {

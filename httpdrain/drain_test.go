@@ -442,7 +442,7 @@ func TestServe_ForceEndsAndListsUnfinishedRequests(t *testing.T) {
 	leave := make(chan struct{})
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /orders/{id}", func(w http.ResponseWriter, r *http.Request) {
-		r.Method, r.URL.Path = "TRACE", "/elsewhere" // as some middleware does
+		r.Method, r.URL.Path = "TRACE", "/elsewhere" // some middleware changes the method and the path of a request
 		entered.Done()
 		<-r.Context().Done()
 		if cause := context.Cause(r.Context()); !errors.Is(cause, errTooLate) {

@@ -123,8 +123,10 @@ func (sv *server) serveHTTP2(c *conn, plain net.Conn, state *tls.ConnectionState
 	h := newHTTP2Conn(c, plain, r)
 	h.maxHold = defaultMaxHold
 	if config := sv.HTTP2; config != nil && config.WriteByteTimeout > 0 {
-		// net/http sets the deadline for a write before the http2Conn holds the write back. With a
-		// timeout of less than 10 ms, it is not held back at all.
+		// net/http has set the deadline of a write, from WriteByteTimeout, before the http2Conn
+		// holds the write back. So the http2Conn holds it back for at most half of that time. If
+		// half of WriteByteTimeout is shorter than quietBeforeGoAway, the write is not held back at
+		// all.
 		h.maxHold = min(h.maxHold, config.WriteByteTimeout/2)
 	}
 	additional := copySettings(sv.Server)

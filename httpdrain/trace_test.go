@@ -71,7 +71,7 @@ func TestTrace_ReportsNameRequestsAndContainHandlerStacks(t *testing.T) {
 		"http ×1 at main_test", // the guard of the call of Serve
 		"http/hijacked ×1 at GET /chat (hijacked) from " + clients[2],
 	}
-	slices.Sort(want) // got is sorted, too; the second client may have the lower port
+	slices.Sort(want) // sort both lists, because the second client may have the lower port
 	testkit.Equal(t, "guards", got, want)
 
 	ctx, cancel := context.WithCancel(context.Background())
