@@ -12,8 +12,8 @@ import (
 	"github.com/swansong-go/swansong/internal/packed"
 )
 
-// A world is the tree of nodes on which the threads of a schedule operate, with the promises that
-// finished operations have made.
+// A world is the tree of nodes on which the threads of a schedule operate. It also records what
+// operations have done that have returned, for the checks of the rules.
 type world struct {
 	root, child, grandchild, sibling *packed.Node
 

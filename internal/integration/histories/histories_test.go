@@ -182,9 +182,9 @@ func acquisition(at int) (events []event) {
 	return events
 }
 
-// refusal returns what a refused TryGuard on the scope at does before it returns false: on that
-// scope and on each scope above, its guard may be counted for a short time, and is then released.
-// The refusal itself is another event, of the kind refuse.
+// refusal returns what a refused TryGuard on a scope does before it returns false: on that scope
+// and on each scope above, its guard may be counted for a short time, and is then released. The
+// refusal itself is another event, of the kind refuse.
 func refusal(at int) (events []event) {
 	events = release(at)
 	for ; at >= 0; at = parents[at] {
