@@ -95,8 +95,9 @@ func (p *reloadPlan) checkLauncher() (err error) {
 	return nil
 }
 
-// place adds a group of the next configuration to existing or to addedConfigs, or returns why the
-// group is not allowed.
+// place adds cfg, a group of the next configuration, to p.existing if a group of this name exists,
+// and otherwise to p.addedConfigs. It returns an error if the reload must be refused because of the
+// group.
 func (p *reloadPlan) place(cfg spec.Group) error {
 	if err := p.reloader.manager.cfg.checkFiles(cfg); err != nil {
 		return err

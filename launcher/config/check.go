@@ -112,8 +112,8 @@ func (k *checker) isWrong(at string, f spec.Field) bool {
 	return ok && k.wrong[key]
 }
 
-// group checks the group with the key at, such as process_groups[0]. It applies the rules that hold
-// for files and not for launcher.Config.
+// group checks a group by the rules that hold for files and not for launcher.Config. The parameter
+// at is the key of the group, such as process_groups[0].
 func (k *checker) group(at string, g *Group, c *Config) {
 	k.must(g.Name != "", at+".name", "is missing")
 	k.label(at+".name", g.Name)

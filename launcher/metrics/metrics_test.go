@@ -74,7 +74,8 @@ func TestCollector_HasExpectedValuesAfterKnownEvents(t *testing.T) {
 	hang.Shutdown.Grace, hang.Shutdown.GraceEnforced, hang.Shutdown.SIGTERMTimeout = 50*time.Millisecond, true, 50*time.Millisecond
 	more := runners("more", 1, "--behavior", "request-more", "--drain-duration", "200ms")
 	loop := group("loop", 1, "exit")
-	// With the protocol Auto, a process that ends late would count as ready before it ends.
+	// The processes of loop exit at once, and must count as failed starts. With the protocol Auto,
+	// a process that a busy machine delays would count as ready first.
 	loop.Protocol, loop.Restart.CrashLimit = launcher.GRPC, 3
 	m := launch(t, web, hang, more, loop)
 	events, done := m.Watch()

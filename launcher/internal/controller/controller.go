@@ -206,10 +206,9 @@ func (c *Controller) isUnstarted() bool {
 // isRolling reports whether a roll is under way, and not paused.
 func (c *Controller) isRolling() bool { return c.roll != nil && !c.roll.Paused() }
 
-// observeReady forgets earlier failures once a process has been ready for Restart.ResetAfter. The
-// function again asks for another call of Reconcile at the given time. observeReady calls it with
-// two times for each ready process: when the process becomes available, and when failures may be
-// forgotten.
+// observeReady forgets earlier failures once a process has been ready for Restart.ResetAfter. For
+// each ready process it calls the parameter again with two times, at which Reconcile must be called
+// again: when the process becomes available, and when failures may be forgotten.
 func (c *Controller) observeReady(now time.Time, again func(time.Time)) {
 	cfg := c.Config()
 	for _, i := range c.instances {

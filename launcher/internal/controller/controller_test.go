@@ -168,8 +168,9 @@ func TestController_StartsNoReplacementBeforeExitIsHandled(t *testing.T) {
 	testkit.Equal(t, "started processes", h.starts, 2)
 }
 
-// An unhealthy job counts as finished before it has ended. If it was not stopped yet, the next
-// launcher counts it.
+// The state file counts an unhealthy process of a job as finished as soon as the process has been
+// asked to stop. A state file that was written before does not count it, because then the next
+// launcher will.
 func TestState_UnhealthyJobCountsAsFinishedOnceAcrossLaunchers(t *testing.T) {
 	job := group("job", 2)
 	job.Job, job.Restart.Policy = true, spec.Never
