@@ -45,7 +45,7 @@ func deferPlace(pass *analysis.Pass, res *resource, b binding) (at token.Pos, de
 		if decl.Node().(*ast.GenDecl).Lparen.IsValid() {
 			return token.NoPos, 0
 		}
-		stmt = decl.Parent() // the DeclStmt that contains the GenDecl, as every declaration in a function
+		stmt = decl.Parent() // within a function, a declaration is the child of a DeclStmt
 	}
 	switch stmt.ParentEdgeKind() {
 	case edge.BlockStmt_List, edge.CaseClause_Body, edge.CommClause_Body:
