@@ -358,7 +358,8 @@ func TestClose_ShutdownRequestDoesNotInterleaveWithResponse(t *testing.T) {
 		conn.Ready(t.Context())
 		go conn.Call(context.Background(), "ask", nil)
 		time.Sleep(time.Second)
-		time.AfterFunc(50*time.Millisecond, func() { close(release) }) // lets the handler return while the request shutdown, which takes 100 ms, is being written
+		// The handler returns while the request shutdown is being written, which takes 100 ms.
+		time.AfterFunc(50*time.Millisecond, func() { close(release) })
 		testkit.Equal(t, "outcome", mustClose(t, conn).Outcome, lspconn.Clean)
 		testkit.Equal(t, "faults", g.Faults(), []string(nil))
 	})
