@@ -390,8 +390,8 @@ func (s *connState) hasUnknownRequest() bool {
 }
 
 // keepsRequest reports whether a request must stay in the connection's list of requests when its
-// handler ends. The only running request stays until its response is written, and the request of a
-// hijacked connection until the connection is closed.
+// handler ends. If no other handler is running, the request stays until its response is written. On
+// a hijacked connection, it stays until the connection is closed.
 func (s *connState) keepsRequest() bool {
 	return s.phase == phaseHijacked || s.phase == phaseServing && s.handlers == 1
 }

@@ -123,7 +123,9 @@ func TestHijack_ClosedConnectionIsNotListedInCutError(t *testing.T) {
 	closed, open := dial(t, v.addr), dial(t, v.addr)
 	closed.send("GET /closed HTTP/1.1\r\nHost: test\r\n\r\n")
 	conn := <-hijacked
-	<-(<-contexts).Done() // wait until the handler, and that of httpdrain which calls it, have returned: net/http then cancels the context
+	// Wait until the handler, and the handler of httpdrain that calls it, have returned: then
+	// net/http cancels the context of the request.
+	<-(<-contexts).Done()
 	open.send("GET /open HTTP/1.1\r\nHost: test\r\n\r\n")
 	defer (<-hijacked).Close()
 	v.s.Shutdown()
