@@ -106,8 +106,9 @@ func (b *inbox) end() {
 	b.checkDelivered()
 }
 
-// checkDelivered closes the channel delivered if no message waits and none is being delivered. It
-// does not wait for a handler to which the last message was passed. The caller holds b.mu.
+// checkDelivered closes the channel delivered if the read loop has ended and every message has been
+// delivered. A message that was passed to a handler counts as delivered, even if the handler is
+// still running. The caller holds b.mu.
 func (b *inbox) checkDelivered() {
 	if b.ended && len(b.waiting) == 0 && (!b.delivering || b.ordered.Load() != nil) && !isClosed(b.delivered) {
 		close(b.delivered)

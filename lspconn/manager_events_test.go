@@ -133,8 +133,8 @@ func TestWithOnFailure_IsCalledForEachFailure(t *testing.T) {
 	})
 }
 
-// A stop waits for the function of WithOnFailure, and a panic in the function does not end the
-// program.
+// A panic in the function of WithOnFailure does not end the program: it becomes the error of the
+// connection, and the manager can still be closed.
 func TestManager_SurvivesPanicOfOnFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := inProcessManager(t, lspconn.WithOnFailure(func(string, error) { panic("oops") }))
