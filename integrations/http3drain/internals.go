@@ -20,8 +20,8 @@ import (
 // types of these fields are checked, so [Serve] returns an error if a version of quic-go has other
 // fields.
 
-// A streamTable is the name of a field of quic.Conn.streamsMap: a struct with the streams of one
-// kind. Its field mutex guards a map from the ids of the streams to the streams.
+// A streamTable is the name of a field of quic.Conn.streamsMap. The value of that field is a struct
+// with the streams of one kind: a map from the ids to the streams, and a mutex that guards the map.
 type streamTable string
 
 const (
