@@ -23,8 +23,9 @@ func findMarked(variable string) (found []Marked) {
 	return found
 }
 
-// scanForMarked reads /proc once. The result unsure is true if the environment of some process
-// is not known yet, because that process is about to execute its program.
+// scanForMarked searches /proc once for processes that have the variable in their environment. The
+// result unsure is true if the environment of some process is not known yet, because that process
+// is about to execute its program.
 func scanForMarked(variable string) (found []Marked, unsure bool) {
 	t := newSnapshot()
 	for _, m := range t.all {
