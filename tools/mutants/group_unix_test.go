@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A mutant makes its test end before it has ended a process that it has started.
+// The test of the mutant starts a process and does not end it. The tool kills that process.
 func TestRun_KillsProcessesThatTestLeaves(t *testing.T) {
 	root := writeModule(t, []entry{inN("leaves", "# x\ntest: TestAbs_WithProcessLeftBehind\n"+noSign)})
 	var out bytes.Buffer
