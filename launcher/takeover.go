@@ -57,7 +57,7 @@ func (s *start) endPreviousGuardians() {
 	s.recorder.forgetGuardians()
 }
 
-// handedGroups returns what the groups of the launcher that was taken over have handed over.
+// handedGroups returns, by group, what the launcher that was taken over has handed over in h.
 func handedGroups(h *upgrade.Handoff) (map[string]*controller.Handoff, error) {
 	groups := map[string]*controller.Handoff{}
 	for name, text := range h.Groups {

@@ -14,13 +14,13 @@ import (
 // struct. If a struct has the tag ",inline", its fields are keys of the surrounding mapping.
 type setting struct {
 	name  string
-	field []int      // index of the field in the struct; empty for a mapping without a field
+	field []int      // index of the field in the struct; empty for a mapping that has no field of its own
 	form  string     // how the file writes the value, if the type of the field does not say it; see forms
 	keys  []*setting // keys in the mapping; nil for a value
 }
 
-// fieldOf returns the field of the struct v that has the value of the key. For a mapping without a
-// field it returns v itself.
+// fieldOf returns the field of the struct v that has the value of the key. For a mapping that has
+// no field of its own it returns v itself.
 func (k *setting) fieldOf(v reflect.Value) reflect.Value { return v.FieldByIndex(k.field) }
 
 var (
@@ -76,8 +76,8 @@ func keysOf(t reflect.Type) (keys []*setting) {
 	return keys
 }
 
-// mapping returns the key with this name, and adds it if it is missing. Its value is a mapping, for
-// which no struct of Go has a field.
+// mapping returns the key with this name, and adds it if it is missing. Its value is a mapping that
+// has no field of its own.
 func mapping(keys *[]*setting, name string) *setting {
 	for _, k := range *keys {
 		if k.name == name {

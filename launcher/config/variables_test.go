@@ -94,8 +94,8 @@ func TestPrint_MasksSecretsEverywhere(t *testing.T) {
 	testkit.Equal(t, "the configuration itself", c.Groups[0].WorkDir, "/horse-battery")
 }
 
-// A secret that is also part of a name leaves the name as it is: what is printed has the same
-// variables and limits.
+// A secret value is masked in the values that are printed, but not in the names of variables and
+// limits, which can contain the same text.
 func TestPrint_DoesNotMaskNamesThatContainSecretValue(t *testing.T) {
 	text := print(t, parse(t, "secret: {values: [postgres, nofile]}\nprocess_groups:\n"+
 		"- {name: kv, env: {postgres_a: '1', postgres_b: 'on postgres'}, rlimits: {nofile: 5}}"))

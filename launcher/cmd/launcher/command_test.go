@@ -510,7 +510,7 @@ func TestExport_WritesFilesAndNamesGaps(t *testing.T) {
 	testkit.Equal(t, "a Nomad job on standard output", []any{json.Valid([]byte(out)), code}, []any{true, 0})
 }
 
-// The status of a process that was stopped because of a failed check says which one it was.
+// The status of a process that was stopped because a check had failed says which check it was.
 func TestStatus_SaysWhyUnhealthyProcessWasStopped(t *testing.T) {
 	s := newSite(t, `
 state_dir: STATE

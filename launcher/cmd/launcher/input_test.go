@@ -320,8 +320,8 @@ func TestRun_DoesNotReadPipeAgainAfterError(t *testing.T) {
 	<-done
 }
 
-// A file is not valid if the launcher would refuse it at its start, because the user of its
-// processes could not reach their sockets.
+// The command validate refuses a file in which a group has a user that could not reach the sockets
+// of its processes. The launcher would refuse that file at its start.
 func TestValidate_RefusesUserThatCannotReachSockets(t *testing.T) {
 	for what, keys := range map[string]string{
 		"the protocol": "",

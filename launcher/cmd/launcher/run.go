@@ -270,8 +270,8 @@ func serve(s *ctxshutdown.Swansong, m *launcher.Manager, out io.Writer, whenDone
 		return nil
 	}
 	if whenDone {
-		// The result of becomeReady is not used: Finished returns the error of a group that was
-		// given up.
+		// If a group is given up, Finished returns its error, so the result of becomeReady is not
+		// needed.
 		s.Go(func(context.Context) { becomeReady() })
 		return m.Finished(s)
 	}

@@ -80,7 +80,7 @@ func TestUpgrade_SaysThatNewProgramEndedBeforeTakeover(t *testing.T) {
 		t.Errorf("code %d: %s", code, stderr)
 	}
 	testkit.Equal(t, "exit code of the launcher", d.ends(), 3)
-	// The guardian ends the processes when the launcher has ended, so it ends later.
+	// The guardian ends later than the launcher, because it has to end the processes first.
 	n, err := 0, error(unix.EINTR)
 	for err == unix.EINTR { // a signal of the Go runtime can interrupt the call
 		n, err = unix.Poll([]unix.PollFd{{Fd: int32(guardian), Events: unix.POLLIN}}, int(tooLong.Milliseconds()))

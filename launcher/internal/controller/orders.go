@@ -110,8 +110,8 @@ func (c *Controller) OnStopOrder(p Process, noReplacement bool) {
 	if i == nil {
 		return
 	}
-	// The order scales the group down even if the group is already stopping this process, to
-	// replace it.
+	// Scale down even if the process is stopping already: the group may have stopped it in order
+	// to replace it.
 	if noReplacement && !i.noReplacement {
 		i.noReplacement = true
 		c.scaleDown(i)

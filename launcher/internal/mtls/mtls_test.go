@@ -129,8 +129,9 @@ func TestIdentity_ExpiredCertificateIsRefused(t *testing.T) {
 	refused(t, "loading an expired certificate", testkit.ErrorText(err), client.Cert+" expired")
 }
 
-// Replaced files are used from the next connection on. A rotation that is half done interrupts
-// nothing, and is reported once.
+// If the files of a certificate and its key are replaced, the new ones are used from the next
+// connection on. While only one of the two is replaced, connections use the earlier ones, and one
+// error is reported.
 func TestIdentity_UsesReplacedCertificateForNextConnection(t *testing.T) {
 	old, next := mtlstest.New(t), mtlstest.New(t)
 	server, client := old.Issue(t, "server"), old.Issue(t, "client")

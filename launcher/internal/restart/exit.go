@@ -30,8 +30,8 @@ const (
 	GiveUp                      // the process has never worked and is not restarted: the group is given up
 )
 
-// FollowUp decides what follows. During a roll, the restart policy does not count: the roll
-// replaces the processes that end.
+// FollowUp decides what the group does after the exit of a process. During a roll, the restart
+// policy does not count: the roll replaces the processes that end.
 func (e Exit) FollowUp() FollowUp {
 	switch {
 	case e.Rolling && !e.Pending:
