@@ -68,8 +68,8 @@ func ExampleWithMaxExtension() {
 	// granted an hour: false
 }
 
-// The guards that are still held at the end are printed, with the stacks of the program's
-// goroutines.
+// When Run abandons a drain, it prints the guards that are still held and the stacks of the
+// program's goroutines.
 func ExampleWithOutput() {
 	var out bytes.Buffer
 	stuck := make(chan struct{})

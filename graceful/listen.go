@@ -99,8 +99,8 @@ func readInherited() (found []net.Listener, err error) {
 	}
 	for fd := firstListenFD; fd < firstListenFD+n; fd++ {
 		f := os.NewFile(uintptr(fd), "inherited listener")
-		// FileListener duplicates the file descriptor. Child processes do not inherit the
-		// duplicate.
+		// FileListener duplicates fd, and f.Close closes fd itself. Child processes would inherit
+		// fd, but do not inherit the duplicate.
 		ln, listenErr := net.FileListener(f)
 		f.Close()
 		if listenErr != nil {

@@ -100,8 +100,9 @@ func (p *Process) searchAndSignal(sig syscall.Signal, received []Member) {
 	defer p.search.Unlock()
 	p.mu.Lock()
 	delete(p.queued, sig) // a later call of signalAll needs a search of its own, to find processes that start after this one began
-	// Once the leader has exited, the waiter itself searches for the processes that are left, and
-	// kills them at once if killing is set.
+	// Once the leader has exited, the goroutine that waits for it searches for the processes that
+	// are left. If the field killing is set, that goroutine kills them at once, so no search is
+	// needed here.
 	superfluous := p.reaped || p.killing && p.hasExited()
 	p.mu.Unlock()
 	if superfluous {

@@ -23,7 +23,7 @@ type List struct {
 
 	kinds   map[kind]int     // the numbers of requests, jobs and so on
 	waiting map[kind]int     // guards that only wait for others; named if no others are held
-	traced  ctxkey.NamedWork // the oldest guard that AddTraced was given
+	traced  ctxkey.NamedWork // the oldest of the guards that were passed to AddTraced
 }
 
 // A kind is a kind of work, such as "request", or, if that is not known, the path of a scope.

@@ -148,8 +148,8 @@ func findGOROOT(root, dir string) (string, error) {
 	return link, nil
 }
 
-// addModule adds httpdrain, and the packages of this module that it imports, to the standard
-// library.
+// addModule calls add for the files of httpdrain, and of the packages of this module that it
+// imports, so that they become packages of the standard library.
 func addModule(root string, add func(name string, content []byte) error) error {
 	list, err := output(root, "go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,EmbedFiles", "./httpdrain")
 	if err != nil {
