@@ -230,7 +230,7 @@ func (p *peer) readUntil(want byte) {
 
 // If a client has no room for a response, the drain waits for it until Force, and the CutError
 // lists the request.
-func TestServe_WaitsForHTTP2FlowControlUntilForce(t *testing.T) {
+func TestServe_WaitsUntilForceForHTTP2ClientWithoutRoom(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			ln := listenInMemory()

@@ -190,7 +190,7 @@ func TestMasker_SplitsLongLineOnlyOutsideSecrets(t *testing.T) {
 
 // However a line is split, the joined pieces equal the masked line, except for the places of the
 // marks, and no piece is longer than the limit.
-func FuzzMasker_Split(f *testing.F) {
+func FuzzMasker_SplitMasksSameTextAsMask(f *testing.F) {
 	f.Add("ababab", "hunter2", "xabababababhunter2y", 6)
 	f.Add("aaaaaaaaaaaa", "aaaaaab", "aaaaaaaaaaaaaaaaaaaaaaaaaaaabaaaaaa", 5)
 	f.Add("abcabcabc", "cabcab", "abcabcabcabcabcabcabcabcabcabcab", 4)
