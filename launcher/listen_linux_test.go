@@ -284,8 +284,8 @@ func TestKeptListener_NextLauncherTakesOverBothOfTwoOnPort0(t *testing.T) {
 	}
 }
 
-// Of two kept listeners on port 0, the new configuration contains one by its actual port. The
-// listener that is still configured with port 0 takes over the other socket.
+// Two listeners with port 0 are kept. The new configuration has one of them with its actual port,
+// and the other one still with port 0. Each takes over the socket that it had.
 func TestKeptListener_OfTwoOnPort0OneIsFoundByItsActualPort(t *testing.T) {
 	b := newBrood(t)
 	web := kept(b.of(runners("web", 1)))

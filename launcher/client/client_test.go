@@ -508,7 +508,8 @@ func TestRun_DrainContextEndsAtItsDeadline(t *testing.T) {
 	}
 }
 
-// A registrar keeps the service that is registered, for calls without a connection.
+// A registrar keeps the service that is registered, so that a test can call its methods without a
+// connection.
 type registrar struct {
 	service pb.ProcessLifecycleInterfaceServer
 }

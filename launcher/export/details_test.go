@@ -55,7 +55,7 @@ func TestExport_ConvertsOrReportsEachSetting(t *testing.T) {
 		{nomad, "protocol: grpc, max_surge: 1", "so a client can run only one of them", true},
 		{nomad, "protocol: grpc, max_surge: 0, min_healthy_instances: 0", "so a client can run only one of them", false},
 		{nomad, "restart_policy: {initial_backoff: 1m}", "max_backoff", false},
-		{nomad, "restart_policy: {initial_backoff: 1s}", "max_backoff: the pause is always 1s", true},
+		{nomad, "restart_policy: {initial_backoff: 1s}", "max_backoff: the pause before each restart is always 1s", true},
 
 		{systemd, "listeners: [{name: a, address: ':80'}]", "ListenStream=80\n", true},
 		{systemd, "listeners: [{name: a, address: '127.0.0.1:80'}]", "ListenStream=127.0.0.1:80\n", true},
@@ -100,7 +100,7 @@ func TestExport_ConvertsOrReportsEachSetting(t *testing.T) {
 		{systemd, "args: ['{port}']", "export.port: 8080 takes the place", true},
 		{systemd, "args: ['{port}']", "ExecStart=kv 8080\n", true},
 		{systemd, "restart_policy: {initial_backoff: 1m}", "max_backoff", false},
-		{systemd, "restart_policy: {initial_backoff: 1s}", "max_backoff: the pause is always 1s", true},
+		{systemd, "restart_policy: {initial_backoff: 1s}", "max_backoff: the pause before each restart is always 1s", true},
 	} {
 		for _, target := range export.Targets() {
 			if c.target != target && c.target != all {

@@ -384,7 +384,7 @@ func (g group) nomadGaps() {
 	g.gap(len(g.Shutdown.StopSignals) > 1, "stop_signals", "only %s is sent, and then SIGKILL", g.Shutdown.StopSignals[0])
 	g.gap(!slices.Equal(g.Shutdown.SuccessCodes, []int{0}), "success_exit_codes", "is ignored; every exit is followed by a restart")
 	g.gap(g.Restart.Policy == launcher.OnFailure, "restart_policy", "on-failure is not possible; every exit is followed by a restart")
-	g.gap(g.Restart.Policy != launcher.Never && g.Restart.MaxBackoff > g.Restart.MinBackoff, "restart_policy.max_backoff", "the pause is always %v, until the allocation has failed and is rescheduled", g.Restart.MinBackoff)
+	g.gap(g.Restart.Policy != launcher.Never && g.Restart.MaxBackoff > g.Restart.MinBackoff, "restart_policy.max_backoff", "the pause before each restart is always %v, until the allocation has failed and Nomad reschedules it", g.Restart.MinBackoff)
 	g.gap(len(g.PreStop) > 0, "pre_stop", "is not exported: Nomad can run a task after the stop (poststop), but not before")
 	g.gap(len(g.Listen) > 0, "listeners", "are not handed over; the process must listen by itself, on a port that no other instance on the client uses")
 	g.gap(g.Log.Dir != "", "logs", "output goes to the logs of the allocation, with the limits of Nomad")

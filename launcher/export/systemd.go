@@ -336,7 +336,7 @@ func (g group) systemdGaps() {
 	}
 	g.gap(len(g.Shutdown.StopSignals) > 1, "stop_signals", "only %s is sent, and then SIGKILL", g.Shutdown.StopSignals[0])
 	g.gap(len(g.PreStop) > 0, "pre_stop", "a hook has TimeoutStopSec instead of its own timeout; SWANSONG_PROCESS_ID is name-instance, and MAINPID replaces SWANSONG_PROCESS_PID")
-	g.gap(g.Restart.Policy != launcher.Never && g.Restart.MaxBackoff > g.Restart.MinBackoff, "restart_policy.max_backoff", "the pause is always %v; RestartSteps= of systemd 254 can increase it", g.Restart.MinBackoff)
+	g.gap(g.Restart.Policy != launcher.Never && g.Restart.MaxBackoff > g.Restart.MinBackoff, "restart_policy.max_backoff", "the pause before each restart is always %v; RestartSteps= of systemd 254 can increase it", g.Restart.MinBackoff)
 	g.gap(g.Log.Dir != "", "logs", "output goes to the journal, with its limits")
 	if g.Job {
 		return

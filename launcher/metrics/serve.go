@@ -67,8 +67,8 @@ func Serve(m *launcher.Manager, address string) (net.Addr, error) {
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}
 	served := make(chan struct{})
 	go func() { defer close(served); srv.Serve(ln) }()
-	// The channel of events is closed when the last process has ended. Waiting for the completion
-	// of the scope would never end, because the scope waits for this server.
+	// Serve until the channel of events is closed, when the last process has ended. A wait for the
+	// completion of the scope would never end, because the scope waits for this server.
 	events, _ := m.Watch()
 	go func() {
 		defer held.Release()

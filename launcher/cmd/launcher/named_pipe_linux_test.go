@@ -12,7 +12,7 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// onlyOnce is how an error ends that refuses a file because a launcher could not read it again.
+// onlyOnce is the last part of the error for a file that a launcher could not read again.
 const onlyOnce = " cannot be read: it is no regular file, so the launcher can read it only once, at its start; to reload or upgrade, use a regular file"
 
 // pipe creates a named pipe.

@@ -109,7 +109,8 @@ func onlyFile(cmd *cobra.Command, args []string) (err error) {
 	if len(args) > 0 {
 		return fmt.Errorf("launcher: run -f takes no command, but got %q; the commands are in the file", args[0])
 	}
-	// Flags such as --dir belong to all commands, and are allowed.
+	// LocalNonPersistentFlags leaves out the flags that every command has, such as --dir. These can
+	// be combined with -f.
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Changed && f.Name != "exit-when-done" {
 			err = errors.Join(err, fmt.Errorf("launcher: --%s cannot be combined with -f; set it in the configuration file", f.Name))

@@ -37,7 +37,8 @@ type Host interface {
 	// Forget removes what is kept of a process that has ended: its status, and log files of its
 	// own.
 	Forget(id string)
-	// Record has the state file written, because what it has to say of the group has changed.
+	// Record has the state file written. The Controller calls it when something about the group has
+	// changed that is in the state file.
 	Record()
 	// Check begins a check of the canaries. The function cancel ends the check early. When the
 	// check has ended, the Host locks the Controller and calls the function done. It passes the

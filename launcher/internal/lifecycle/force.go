@@ -118,8 +118,8 @@ func (m *Machine) end(e Event) {
 	case m.succeeded(e.Exit):
 		m.State, m.Outcome = Complete, Clean
 		if !m.complete {
-			// The last message is about the drain or about a failed call, and says nothing about
-			// the end, so it is dropped.
+			// Drop the last message: it is about the drain or about a failed call, and does not say
+			// how the process ended.
 			m.Message = ""
 		}
 	default:

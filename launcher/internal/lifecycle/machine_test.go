@@ -50,7 +50,7 @@ func TestMachine_GoesThroughStatesFromStartToReap(t *testing.T) {
 
 // A process has reported that its drain is complete, or that its drain has failed, and does not
 // exit. The reason for which the launcher then ends it says which of the two it has reported.
-func TestShutdown_ForceReasonTellsReportedFailedDrainFromComplete(t *testing.T) {
+func TestShutdown_ForceReasonSaysWhetherProcessReportedFailedDrain(t *testing.T) {
 	for failure, want := range map[string]string{
 		"":          "the process reported that its drain is complete, but did not exit within 10s",
 		"disk full": "the process reported that its drain has failed, and did not exit within 10s",

@@ -151,8 +151,8 @@ func (m *Machine) onAck(e Event) []Action {
 // onStatus handles the answer to a call of GetShutdownStatus, or the error of that call.
 //
 // COMPLETE does not end the process here: only its exit does, because a program can report that it
-// is done and then hang. A process that reports COMPLETE and asks for more time at once contradicts
-// itself, and gets none.
+// is done and then hang. A process that reports COMPLETE and asks for more time in the same answer
+// contradicts itself, and gets no more time.
 func (m *Machine) onStatus(e Event) []Action {
 	m.callPending = false
 	if m.phase != draining {

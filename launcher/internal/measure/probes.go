@@ -215,7 +215,7 @@ func probes(w io.Writer) error {
 			for _, fails := range []bool{false, true} {
 				r, err := probeUnderLoad(ctx, filepath.Join(dir, fmt.Sprint(configurations)), kind, role, fails)
 				if err != nil {
-					return fmt.Errorf("%s, %s, fails: %v: %w", probeRoles[role], probeKinds[kind].name, fails, err)
+					return fmt.Errorf("%s of the kind %s (does the probe fail: %v): %w", probeRoles[role], probeKinds[kind].name, fails, err)
 				}
 				servers, roll := "succeed", fmt.Sprintf("complete, %v", round(r.took))
 				if fails {

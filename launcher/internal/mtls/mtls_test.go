@@ -209,7 +209,8 @@ func TestLoad_RefusesInvalidFiles(t *testing.T) {
 	}
 }
 
-// Expected files are used as soon as they are valid. Until then, errors name the missing file.
+// Expect is for certificate files that may not exist yet. They are used as soon as they are valid;
+// until then, errors name the missing file.
 func TestExpect_UsesCertificateFilesOnceTheyAreValid(t *testing.T) {
 	ours := mtlstest.New(t)
 	server := serve(t, load(t, ours.Issue(t, "server"), nil))

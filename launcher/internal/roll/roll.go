@@ -127,8 +127,8 @@ func (r *Roll) Destination() int {
 	return r.From
 }
 
-// Wanted returns the revision that the group wants now. While the roll is paused, that is From,
-// which has worked.
+// Wanted returns the revision that the group wants now: To while the roll leads to it and is not
+// paused, and otherwise From, which has worked.
 func (r *Roll) Wanted() int {
 	if r.Forward() && !r.state.Paused {
 		return r.To
