@@ -6,6 +6,10 @@ package ctxshutdown
 // calls Read of the source in another goroutine, and leaves that goroutine behind when the context
 // ends. The bytes that the goroutine reads afterwards must not be lost. It stores them in the
 // backgroundReader, and Reader.Rest returns them before it reads from the source again.
+//
+// The goroutine never writes to the slice that the caller of Read has passed: the caller may use
+// that slice again as soon as Read has returned. So there is a buffer in between, and each byte is
+// copied once more.
 
 import (
 	"errors"

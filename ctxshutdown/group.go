@@ -2,6 +2,10 @@ package ctxshutdown
 
 // Scopes: groups of goroutines.
 //
+// A Group has a scope of its own, so its functions can be stopped without stopping what is above.
+// That scope alone cannot tell when the functions have returned: it completes only after a stop,
+// and a function may pass guards to goroutines that outlive it. So the Group counts functions.
+//
 // A running function is counted three times: in the semaphore of the limit, by its guard for the
 // drain of the scope, and in the field running for Wait. When the function returns, it is removed
 // from the three counts in the same order. So when Wait returns, the guards of all functions have
@@ -24,7 +28,7 @@ import (
 //
 // The methods of a Group may be called concurrently. The zero value is not usable; call [NewGroup].
 type Group struct {
-	scope *Swansong
+	scope *Swansong    // the context of the functions; nil in the zero Group
 	sem   atomic.Value // chan struct{} with one element for each running function, or nil if there is no limit
 
 	// running is the number of running functions. A Wait that finds no running function adds

@@ -1,6 +1,19 @@
 package ctxshutdown
 
 // Scopes: reports of the guards that are held, and the stacks of their goroutines.
+//
+// A report shows the same guards in three forms:
+//
+//	Entries    guards by scope path and line, for logs, errors and programs
+//	Requests   HTTP requests by method, route and client
+//	Summary    one sentence in ordinary words, for people who do not know what a guard is
+//
+// For an untraced scope, the only source is its number of guards. A package of this module that
+// creates a scope can add what the guards stand for; see ctxkey.WorkDescriber. For a traced scope,
+// there is also a record of each guard; see trace.go.
+//
+// The scopes keep running while a report is made. So the numbers of different scopes do not belong
+// to exactly the same moment, but each guard that is held all the time is in the report once.
 
 import (
 	"cmp"
@@ -24,9 +37,9 @@ import (
 // scope that is not traced, a report counts each job or callback instead of that guard. Each other
 // guard counts as one.
 type GuardReport struct {
-	entries []GuardEntry
-	count   int
-	work    worktext.List
+	entries []GuardEntry  // sorted; see Entries
+	count   int           // the sum of the counts of the entries
+	work    worktext.List // what the guards stand for, where it is known: for Requests and Summary
 }
 
 // A GuardEntry is a group of guards with the same scope path and, in traced scopes, the same site.
@@ -49,6 +62,8 @@ type GuardEntry struct {
 // of its scope are copied.
 func (s *Swansong) GuardReport() GuardReport {
 	s.parentContext()
+	// A server has thousands of guards of the same kind. They are counted by path and site here, so
+	// that the report has an entry for each kind and not one for each guard.
 	type key struct{ path, site string }
 	groups := map[key]GuardEntry{}
 	add := func(path, site string, n int, age time.Duration) {
@@ -70,6 +85,8 @@ func (s *Swansong) GuardReport() GuardReport {
 			add(path, "", counted, 0)
 			return
 		}
+		// Of a traced scope, the records are counted and not the guards. A guard that is being
+		// acquired may have no record yet.
 		for _, g := range s.trace.snapshot(guards) {
 			name, ok := names[g.site]
 			if g.name != nil {
@@ -194,8 +211,10 @@ func (r GuardReport) listRequests(limit int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(requests[:limit], ", "), r.work.Nameable-limit)
 }
 
-// LogValue returns the report as a slog group of the attributes "count", "held", which lists the
-// same groups as String, and "requests", which lists the oldest three of what Requests returns.
+// LogValue implements [slog.LogValuer], so that a report can be passed to a logger, which asks for
+// the value only if it logs the record. It returns the report as a slog group of the attributes
+// "count", "held", which lists the same groups as String, and "requests", which lists the oldest
+// three of what Requests returns.
 func (r GuardReport) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.Int("count", r.count)}
 	if r.count > 0 {
@@ -227,7 +246,8 @@ func contextName(ctx context.Context) string {
 }
 
 // stacks returns the stacks of the goroutines that Go has started in the traced scopes of the
-// report, in the format of a traceback.
+// report, in the format of a traceback. It finds the goroutines in a profile of all goroutines, by
+// the pprof label that Go has set.
 func (r GuardReport) stacks() string {
 	traced := map[string]bool{}
 	for _, e := range r.entries {
@@ -245,5 +265,5 @@ func (r GuardReport) stacks() string {
 // goroutine started by Go begins. The stacks in a report leave out such frames.
 func startsGoroutine(function string) bool {
 	name, found := strings.CutPrefix(function, packagePath)
-	return found && (name == "runGuarded" || strings.HasPrefix(name, "(*Group).start."))
+	return found && (name == "runGuarded" || name == "(*Group).run")
 }

@@ -136,6 +136,9 @@ func TestDrainError_HasStacksOfSubtree(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("scopes of the stacks (-want +got):\n%s\n%s", diff, err.Stacks)
 		}
+		if strings.Contains(err.Stacks, "swansong/ctxshutdown.") {
+			t.Errorf("the stacks have frames of package ctxshutdown:\n%s", err.Stacks)
+		}
 		if strings.Contains(err.Error(), "straggle") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("the message of the error contains stacks: %q", err)
 		}

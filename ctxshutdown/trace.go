@@ -7,6 +7,14 @@ package ctxshutdown
 // features are active in traced scopes only: pprof labels of goroutines, and warnings about roots
 // that are collected without a stop. In an untraced scope, tracing costs only a check for a nil
 // pointer at each guard operation.
+//
+// A guard is counted before its record is added, and its record is removed before the guard is
+// subtracted from the count. So each record belongs to a guard that is counted, and a scope that
+// is complete has no records. No decision about a drain is made from the records.
+//
+// The lock of a scopeTrace is held for a few loads and stores, for the copy that a report makes,
+// and while add walks the stack above another package of this module. No function of the user and
+// no logger is called under the lock.
 
 import (
 	"context"
@@ -42,6 +50,7 @@ type guardRecord struct {
 	next, prev *guardRecord // neighbours in the list scopeTrace.held
 }
 
+// String returns what reports show for the guard: its name or, if it has none, its site.
 func (r *guardRecord) String() string {
 	if r.name != nil {
 		return r.name.String()
@@ -49,6 +58,7 @@ func (r *guardRecord) String() string {
 	return r.site.String()
 }
 
+// packagePath is the beginning of the names of this package's functions in a stack.
 const packagePath = stacks.ModulePath + "ctxshutdown."
 
 // add records a guard that is being acquired. pc is the return address of the exported function
@@ -198,18 +208,24 @@ type tracer Swansong
 
 var _ ctxkey.Tracer = (*tracer)(nil)
 
+// Name sets the name of a guard in reports. It takes the lock, because a report can copy the record
+// at the same time.
 func (t *tracer) Name(guard any, name fmt.Stringer) {
 	t.trace.mu.Lock()
 	defer t.trace.mu.Unlock()
 	guard.(*Guard).trace.name = name
 }
 
+// Caller returns the place from which the user called into this module. The text of the place is
+// resolved only when a report asks for it.
 func (t *tracer) Caller() fmt.Stringer {
 	at := new(stacks.Site)
 	runtime.Callers(2, at[:]) // skips the frames of Callers and Caller
 	return at
 }
 
+// Label adds the label to those in ctx and sets them all for the calling goroutine. Goroutines that
+// this one starts inherit the labels, so a report shows their stacks, too.
 func (t *tracer) Label(ctx context.Context) context.Context {
 	ctx = pprof.WithLabels(ctx, pprof.Labels(labelKey, (*Swansong)(t).path()))
 	pprof.SetGoroutineLabels(ctx)
