@@ -21,7 +21,7 @@ func logsCommand(at *place) *cobra.Command {
 		Use:   "logs [group|process ...]",
 		Short: "Show the output of processes",
 		Long: "Show the latest output of processes, without secrets. The launcher keeps up to 1,000 lines and 64 KiB of each process. " +
-			"The complete output is where the configuration says.",
+			"The complete output is in the files that the key logs of a group names; without that key, it is on the launcher's standard output.",
 		Args:              takes(0, many, ""),
 		ValidArgsFunction: at.complete(groupsAndProcesses),
 		RunE: func(cmd *cobra.Command, args []string) error {
