@@ -222,8 +222,8 @@ func (b *lookups) run(n int) {
 	}
 }
 
-// errs calls Err of a context. keep has the cancel functions of ctx and its ancestors, which are
-// never called.
+// errs calls Err of the context ctx, which does not end. The cancel functions of ctx and of its
+// ancestors are in keep, and are never called.
 type errs struct {
 	ctx  context.Context
 	keep []context.CancelFunc
