@@ -86,7 +86,7 @@ func requestReport(t *testing.T, server string) {
 	t.Cleanup(func() { <-done })
 	go func() {
 		defer close(done)
-		if response, err := client.Do(r); err == nil { // in the case "three times", the drain is cut short and Do fails
+		if response, err := client.Do(r); err == nil { // Do fails in the case "three times", which cuts the drain short
 			response.Body.Close()
 		}
 	}()
