@@ -90,7 +90,7 @@ const (
 	stopped                     // the root scope was shut down by other code
 	forced                      // the root scope was forced by other code
 	hooksDone                   // the pre-stop hooks have returned or used up their time
-	timerFired                  // the time of the current phase may be over
+	timerFired                  // a timer has fired: the time of the current phase may be over
 	drained                     // the root scope is complete
 )
 
