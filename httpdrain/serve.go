@@ -258,7 +258,7 @@ func (d *drain) run(onQuiet func()) *CutError {
 		return e
 	}
 	for _, c := range d.snapshot() {
-		c.close() // only event streams of the Debug page are left
+		c.close() // the connection serves event streams of the Debug page only, for which no drain waits
 	}
 	d.reportSilent()
 	drainstats.Clean.Add(1)

@@ -252,7 +252,8 @@ func TestHandler_LimitsRowsOfScopeTree(t *testing.T) {
 	}
 }
 
-// The tree on the page has a limited depth: the last row shows the rest of a longer path.
+// The tree of scopes on the page has a limited depth. The path of a deeper scope continues in the
+// last row.
 func TestHandler_LimitsDepthOfScopeTree(t *testing.T) {
 	s := ctxshutdown.New(context.Background())
 	at := s
