@@ -345,7 +345,9 @@ func TestManager_CloseErrorNamesServersStillBeingStarted(t *testing.T) {
 		contains(t, err, `"c" is still being started`)
 		close(release)
 		synctest.Wait()
-		if _, err := m.Close(context.Background()); err != nil { // the deadline has passed, but all starts have ended, so there is no error
+		// The deadline of Close has passed. But no server is still being started, so Close returns
+		// no error.
+		if _, err := m.Close(context.Background()); err != nil {
 			t.Errorf("a second Close: %v", err)
 		}
 	})

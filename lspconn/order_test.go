@@ -105,7 +105,7 @@ func TestAsync_MessagesAreDeliveredWhileHandlerRuns(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				release := make(chan struct{})
 				blocks := func(ctx context.Context) {
-					ctx, cancel := context.WithCancel(ctx) // a context that is derived from that of the handler
+					ctx, cancel := context.WithCancel(ctx) // Async also accepts a context derived from that of the handler
 					defer cancel()
 					lspconn.Async(ctx)
 					lspconn.Async(ctx) // a second call has no effect
