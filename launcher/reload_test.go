@@ -200,7 +200,8 @@ func TestRollback_KeepsReloadedDependencies(t *testing.T) {
 			}
 			h := launch(t, groups(c.before)...).ready()
 			next := groups(c.next, "--ready-after", "-1s")
-			// The timeout applies only to replacements, because the old process has its own.
+			// This timeout applies to the replacements only: the old processes were started with
+			// another timeout.
 			next[len(next)-1].HealthCheckTimeout = 10 * time.Millisecond
 			var failure *launcher.RollError
 			err := h.Reload(soon(t), launcher.Config{Dir: h.dir, Groups: next}, "test")

@@ -210,8 +210,8 @@ func (p *place) dial() (to pb.LauncherAdminInterfaceClient, conn *grpc.ClientCon
 	return to, conn, launcher.SocketIn(dir), err
 }
 
-// directory returns the launcher's directory. --dir overrides the file, as in the command run: so
-// the same flags lead every command to the same launcher.
+// directory returns the launcher's directory. The flag --dir overrides the directory in the file,
+// as it does in the command run. So every command with the same flags finds the same launcher.
 func (p *place) directory() (string, error) {
 	switch {
 	case p.dir != "":

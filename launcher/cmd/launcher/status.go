@@ -286,8 +286,8 @@ func describe(p *pb.ProcessStatus) string {
 	if m := p.GetMessage(); m != p.GetExit() {
 		words = append(words, m)
 	}
-	// The reason is shown, too: the outcome of a process that was stopped because it failed a check
-	// can be CLEAN.
+	// If a process was stopped because it failed a check, show that as well: its outcome can be
+	// CLEAN.
 	if why := p.GetReason(); strings.HasPrefix(why, "unhealthy") && p.GetOutcome() != pb.Outcome_NOT_ENDED {
 		words = append(words, why)
 	}

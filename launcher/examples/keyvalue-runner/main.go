@@ -161,7 +161,8 @@ func (r *runner) start() error {
 	return nil
 }
 
-// listeners returns the inherited listeners, and the one for --listen.
+// listeners returns the inherited listeners, and one for the address in the flag --listen if that
+// is set.
 func (r *runner) listeners() ([]net.Listener, error) {
 	inherited, err := client.Listeners()
 	if err != nil {

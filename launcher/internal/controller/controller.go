@@ -312,7 +312,8 @@ func (c *Controller) stop(i *instance, reason string, noReplacement bool) {
 	c.host.Stop(i.Process, reason)
 }
 
-// forgetFailures makes earlier failures count no longer, because an operator has given an order.
+// forgetFailures resets what the controller has counted of earlier failures. It is called when an
+// operator gives an order.
 func (c *Controller) forgetFailures() {
 	c.backOff = restart.BackOff{}
 	c.degraded = degradation{}

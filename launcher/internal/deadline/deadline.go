@@ -46,7 +46,8 @@ func (d *Total) Forget(group *ctxshutdown.Swansong) {
 	delete(d.removed, group)
 }
 
-// now returns how long a stop that begins now may take, 0 for no limit. d.mu is held.
+// now returns how long a stop that begins now may take, or 0 if there is no limit. The caller holds
+// d.mu.
 func (d *Total) now() time.Duration {
 	total := d.configured
 	if !d.derived {

@@ -104,7 +104,8 @@ func (g *GroupLogs) trim() {
 	for len(g.earlier) > 0 && len(g.earlier)+g.ended > g.keep {
 		oldest := g.earlier[0]
 		g.earlier = g.earlier[1:]
-		// A process that was started during the loop uses this log, so it is not removed.
+		// The log may belong to a process that was started after this loop began. Such a log is
+		// not removed.
 		if inUse(oldest) {
 			continue
 		}

@@ -36,7 +36,7 @@ type Config struct {
 	OnFailure  OnFailure
 	Retries    int           // number of failures in a row that are retried; 0: an operator has to resume the roll
 	Backoff    time.Duration // pause before the first retry, doubled for each further one; 0: retry at once
-	MaxBackoff time.Duration // upper limit of the doubled pause
+	MaxBackoff time.Duration // the longest pause, however often Backoff is doubled
 }
 
 // backoff returns the pause before the given retry, counted from 1. It has no jitter, because

@@ -42,7 +42,7 @@ type State struct {
 	Why    string // why the roll is in its phase or paused: the last failure, stall or order
 
 	Tries    int           // number of failures in a row
-	GivenUp  int           // number of instances that will not be replaced
+	GivenUp  int           // number of instances whose replacement has failed and is not tried again
 	Retry    time.Duration // when the next start after a failure may be tried
 	Progress time.Duration // when the roll last made progress
 

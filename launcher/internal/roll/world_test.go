@@ -173,8 +173,8 @@ func (w *world) becomeUnhealthy(k int) {
 	w.note("%s is unhealthy", w.view.Instances[k].ID)
 }
 
-// restart simulates that the restart policy replaces a crashed instance. That does not count as a
-// failure yet.
+// restart simulates that the restart policy starts an instance again. It does not change the number
+// of failures.
 func (w *world) restart(k int) {
 	w.view.Instances[k].Health = roll.Starting
 	w.note("%s is restarted", w.view.Instances[k].ID)
