@@ -19,7 +19,7 @@ func TestGuardsInTest_NotReleasedAtEnd(t *testing.T) {
 	g.Release()
 }
 
-func TestLost(t *testing.T) {
+func TestEarlyReturn_LosesGuard(t *testing.T) {
 	s := ctxshutdown.New(t.Context())
 	g := s.Guard() // want `the guard g is not released when the function returns at line 26`
 	if work() != nil {

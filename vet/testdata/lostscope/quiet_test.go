@@ -13,7 +13,7 @@ func TestScopeOfTest_IsNotReported(t *testing.T) {
 	ctxshutdown.New(context.Background())
 }
 
-func TestLost(t *testing.T) {
+func TestEarlyReturn_LosesScope(t *testing.T) {
 	s := ctxshutdown.New(context.Background()) // want `the scope s is not shut down`
 	if s.Err() != nil {
 		t.Error(s.Err())
