@@ -22,7 +22,7 @@ func TestSoak_MemoryDoesNotGrow(t *testing.T) {
 	const (
 		goroutines = 8
 		samples    = 40
-		lives      = 100 // calls of life by each goroutine between two samples
+		lives      = 100 // how often each goroutine calls the function life between two samples
 	)
 	total, err := time.ParseDuration(os.Getenv("SOAK"))
 	if err != nil && os.Getenv("SOAK") != "" {

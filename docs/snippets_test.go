@@ -50,7 +50,7 @@ func guarded(s *ctxshutdown.Swansong, mux http.Handler) *http.Server {
 }
 
 func readLines(s *ctxshutdown.Swansong, conn net.Conn, handle func(string)) {
-	r := ctxshutdown.NewReader(s, conn) // can be woken
+	r := ctxshutdown.NewReader(s, conn) // a stop of s ends a blocked Read
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		handle(lines.Text())

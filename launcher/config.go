@@ -370,7 +370,7 @@ type SecretConfig struct {
 	// Names are patterns of further names, in the syntax of path.Match. Upper and lower case are
 	// equal, and so are - and _.
 	Names  []string `yaml:"names"`
-	Values []string `yaml:"values"` // further secret values
+	Values []string `yaml:"values"` // values to mask in addition to those that are recognized by their names
 
 	// Files are regular files whose content is secret. They are read at the start of each process,
 	// and of the launcher; a file has at most 64 KiB.

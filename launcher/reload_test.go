@@ -423,7 +423,7 @@ func fifoLog(t *testing.T, name string) (g launcher.GroupConfig, open func()) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { f.Close() })
-		os.Remove(g.Log.Path) // so the log of the next process is a regular file, and not the FIFO
+		os.Remove(g.Log.Path) // the log of the next process is then a regular file instead of the FIFO
 	}
 }
 

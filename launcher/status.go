@@ -84,7 +84,7 @@ type Status = process.Status
 //	Healthy    bool
 //	GivenUp    bool // set if too many processes have failed; an operator has to restart the group
 //	Revision   int
-//	Message    string // says what is wrong or under way
+//	Message    string // what is wrong with the group, or what it is doing now
 //	// Missing is the number of processes that are missing from Desired, because a roll with
 //	// [Continue] could not replace them.
 //	Missing  int

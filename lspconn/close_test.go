@@ -564,7 +564,7 @@ func TestConn_SendersLearnCorrectlyWhatRealServerReceived(t *testing.T) {
 		all.Wait()
 		testkit.Equal(t, "answers", answered, 40)
 		text, err := os.ReadFile(log)
-		if report.Outcome != lspconn.Clean { // an unclean end is possible if the server had not answered initialize
+		if report.Outcome != lspconn.Clean { // if the server had not answered initialize, its end need not be clean
 			continue
 		}
 		if err != nil || strings.Contains(string(text), "FAULT") || strings.Count(string(text), "note\n") != written {

@@ -39,7 +39,8 @@ func ExampleNewManager() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// For the second ".", the manager returns the connection that it has, so it starts two servers.
+	// The folder "." comes twice. The second time, the manager returns the connection that it has.
+	// So it starts two servers.
 	for _, folder := range []string{".", "/", "."} {
 		if _, err := manager.Conn(s, folder); err != nil {
 			log.Fatal(err)
