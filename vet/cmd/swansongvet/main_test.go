@@ -23,7 +23,7 @@ func TestSwansongvet_RunsUnderGoVet(t *testing.T) {
 		name, flag, pkg string
 		want            []string
 	}{
-		{"all checks", "", "./lostscope/program", []string{"lostscope/program/main.go:14: the scope s is not shut down when the function returns at line 16"}},
+		{"all checks", "", "./lostscope/program", []string{"lostscope/program/main.go:15: the scope s is not shut down when the function returns at line 17"}},
 		{"a scope of another package", "", "./lostguard/indirect", []string{"lostguard/indirect/indirect.go:7: the guard g is not released when the function returns at line 9"}},
 		{"one check", "-waitctx", "./lostscope/program", nil},
 		{"all but one", "-lostscope=false", "./lostscope/program", nil},
