@@ -37,7 +37,7 @@ type row struct {
 	anew   bool // make new objects before each run, so that their addresses vary between runs
 	each   int  // if once is set, the number of operations in the timed function; 0 means 1
 	warm   bool // call the timed function once before it is timed, and after the garbage collection; see loopRows
-	often  int  // the number of rounds is multiplied by this; 0 means 1
+	often  int  // a factor for the number of rounds; 0 means 1
 	steady int  // a timed run lasts this many times as long as in other rows; 0 means 1
 }
 
