@@ -264,8 +264,8 @@ func TestOffload_FailsOnStoppedPool(t *testing.T) {
 }
 
 // An offload that the pool refuses is never counted as running, even while the loop is being
-// stopped. In the test, the loop is awake and may end as soon as the last promised completion is
-// cancelled.
+// stopped. A wrong count would show if the loop ended at that moment. So in this test the loop
+// never waits for work, and can end as soon as its last completion is cancelled.
 func TestOffload_RefusedByPoolNeverCountsAsRunning(t *testing.T) {
 	p := newPool(t, 1)
 	awaitDone(t, p.Stop())
