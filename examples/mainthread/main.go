@@ -63,7 +63,7 @@ func run(ctx context.Context, duration time.Duration, out io.Writer) error {
 type window struct {
 	out    io.Writer
 	thread string // name of the thread that has opened the window, or "" if it is closed
-	frames int    // number of frames drawn
+	frames int    // number of frames that have been drawn in the window
 }
 
 func (w *window) open() error {
