@@ -41,8 +41,8 @@ func TestWarn_ReachesLinkedNodes(t *testing.T) {
 }
 
 // If a guard is counted while another goroutine links its node below a warned parent, BeforeWarning
-// must not report true for that guard. The time window is a few nanoseconds wide: the test notices
-// it with -tags packedtrace only.
+// must not report true for that guard. A fault shows only if both happen within a few nanoseconds;
+// the test finds it with -tags packedtrace only.
 func TestLink_CopiesWarnedBitOfParentBeforeNodeCountsAsLinked(t *testing.T) {
 	for range rounds(2000) {
 		root := newNode(nil)
