@@ -632,7 +632,7 @@ func TestGuardianProcess_EndsIfNoNextLauncherStarts(t *testing.T) {
 			conn.Close()
 		}
 	}
-	launchWith(t, cfg).ready() // the new launcher has nothing to adopt
+	launchWith(t, cfg).ready() // the new launcher finds no process to adopt, so it starts one
 }
 
 // The next launcher takes the lock of the directory and tells the guardian to end. The guardian

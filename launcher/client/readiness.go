@@ -105,7 +105,7 @@ func (c *ReadinessCoordinator) State() Readiness {
 func (c *ReadinessCoordinator) refresh() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.set == Ready { // the checks have an effect only while the program has set Ready
+	if c.set == Ready { // otherwise the program has set another state, which the checks do not change
 		c.evaluate()
 	}
 }

@@ -20,7 +20,7 @@ func withWatchdog(cfg *spec.Group)  { cfg.Protocol, cfg.Watchdog = spec.Notify, 
 func graceNotify(cfg *spec.Group)   { enforced(cfg); cfg.Protocol = spec.Notify }
 func autoWithProbe(cfg *spec.Group) { cfg.Protocol, cfg.ReadinessProbe = spec.Auto, tcp() }
 
-// none is the expected result of a step that leads to no action.
+// none is what a test expects of a step of the state machine that leads to no action.
 var none []string
 
 func (m *simulation) notify(text string) []string {
@@ -161,8 +161,8 @@ func TestAuto_ProcessThatUsesLifecycleProtocolLateIsStoppedByIt(t *testing.T) {
 	m := spawn(config(auto))
 	m.readinessFails(codes.Unavailable)
 	m.pass(lifecycle.SettleTime)
-	// This can be an answer that the process gave before the end of the settle time, or the answer
-	// to a dry run.
+	// The process may have given this answer before the settle time ended, so a process that is
+	// ready by then stays ready.
 	m.readiness(pb.ReadinessResponse_STARTING)
 	testkit.Equal(t, "state", m.State, lifecycle.Ready)
 	m.pushReady()

@@ -19,7 +19,7 @@ type Gate interface {
 type Message struct {
 	Ready           bool          // READY=1
 	Stopping        bool          // STOPPING=1
-	Status          string        // STATUS=…, on one line, with at most 1 KiB
+	Status          string        // STATUS=…; a text of one line, cut off after 1 KiB
 	Watchdog        bool          // WATCHDOG=1
 	WatchdogTrigger bool          // WATCHDOG=trigger: the process wants to be restarted
 	WatchdogPeriod  time.Duration // WATCHDOG_USEC=…

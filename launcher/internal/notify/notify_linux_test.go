@@ -78,7 +78,7 @@ func TestSocket_HandlesMessagesInOrderAndDropsLongOnes(t *testing.T) {
 	send(t, path, "READY=1\nSTATUS=two")
 	testkit.Equal(t, "first message", <-received, notify.Message{Status: "one"})
 	testkit.Equal(t, "second message", <-received, notify.Message{Ready: true, Status: "two"})
-	send(t, path, "STATUS="+strings.Repeat("x", 5000)) // this message is too long
+	send(t, path, "STATUS="+strings.Repeat("x", 5000)) // longer than a message may be, so it is dropped
 	send(t, path, "")
 	s.Drain()
 	testkit.Equal(t, "message after a long one", <-received, notify.Message{})

@@ -14,8 +14,8 @@ type Role int
 
 const (
 	Startup   Role = iota // the other probes begin when the startup probe has succeeded; a failure of the startup probe ends the process
-	Readiness             // a failure keeps requests away from the process
-	Liveness              // a failure ends the process
+	Readiness             // a failure of the readiness probe keeps requests away from the process
+	Liveness              // a failure of the liveness probe ends the process
 )
 
 func (r Role) String() string { return [...]string{"startup", "readiness", "liveness"}[r] }

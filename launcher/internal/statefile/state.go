@@ -72,8 +72,8 @@ type Process struct {
 
 	lifecycle.Said
 
-	// Outputs are the pipes of the process, in the order of [output.Streams]. They are set from
-	// OpenOutputs until the process is adopted, and are not written to the file.
+	// Outputs are the pipes of the process, in the order of [output.Streams]. They are not written
+	// to the file: OpenOutputs opens them, and they stay here until the process is adopted.
 	Outputs [2]*os.File `json:"-"`
 	Notify  *os.File    `json:"-"` // the socket for sd_notify(3) messages; nil if the launcher has to make it
 	Kept    [2][]byte   `json:"-"` // beginnings of lines, which the earlier launcher has read from Outputs before the lines were complete

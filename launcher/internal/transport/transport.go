@@ -163,7 +163,8 @@ func (c *Connection) dialUnix(ctx context.Context) (net.Conn, error) {
 // Port returns the port that the process has reported, 0 if there is none.
 func (c *Connection) Port() int32 { return c.port.Load() }
 
-// RestorePort sets the port that the process has reported to an earlier launcher, 0 for none.
+// RestorePort sets the port of an adopted process: the one that the process has reported to an
+// earlier launcher, or 0 for none.
 func (c *Connection) RestorePort(port int32) { c.port.Store(port) }
 
 // SetPort sets the port that the process has reported. It cannot change, so that no other program
