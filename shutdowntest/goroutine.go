@@ -33,8 +33,8 @@ func traces() []string {
 	}
 }
 
-// others returns the stack traces of the goroutines in the bubble of g, except for those that every
-// bubble has.
+// others returns the stack traces of the goroutines in the synctest bubble of g. It leaves out the
+// goroutines that every bubble has, and g if it is reporting a failure.
 func (g goroutine) others() string {
 	return strings.Join(slices.DeleteFunc(traces(), func(trace string) bool {
 		m := header.FindStringSubmatch(trace)
@@ -51,8 +51,9 @@ func anyRunning(gs ...goroutine) bool {
 		if m == nil || !slices.ContainsFunc(gs, func(g goroutine) bool { return g.id == m[1] }) {
 			continue
 		}
-		// A goroutine that waits for the runtime does not count as blocked. A goroutine inside
-		// reach does not count as blocked either, because it waits only while stacks are read.
+		// A goroutine that waits for the runtime does not count as blocked. A goroutine in the
+		// method reach of a run does not count as blocked either, because it waits only while
+		// stacks are read.
 		if !blocked.MatchString(m[2]) || strings.Contains(trace, "shutdowntest.(*run).reach(") {
 			return true
 		}
