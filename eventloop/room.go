@@ -35,7 +35,7 @@ func (l *Loop) PostWait(ctx context.Context, f func()) error {
 	}
 	err := w.await(ctx, l.scope.Done(), ErrStopped)
 	if err != nil && !l.box.leave(w) {
-		return nil // room was made and f was queued before leave could withdraw it
+		return nil // f could not be withdrawn: room has become free, and f is in the queue
 	}
 	return err
 }

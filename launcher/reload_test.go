@@ -497,7 +497,7 @@ func TestReload_HasNoDataRaceWithOrderToRoll(t *testing.T) {
 		}
 	}()
 	missing := web
-	missing.Command = []string{"/does/not/exist"} // so Roll refuses the order, before it locks anything
+	missing.Command = []string{"/does/not/exist"} // because no program is at this path, Roll refuses the order before it locks anything
 	for !testkit.IsClosed(reloaded) {
 		if h.Roll(context.Background(), missing, "test") == nil {
 			t.Error("a command that does not exist is not refused")

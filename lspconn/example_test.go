@@ -16,8 +16,8 @@ import (
 // output.
 
 func Example() {
-	// This is usually the program's ctxshutdown.Swansong, whose Shutdown then closes the
-	// connection.
+	// Programs usually pass their ctxshutdown.Swansong to Start, as ctx: its Shutdown then closes
+	// the connection.
 	ctx := context.Background()
 	conn, err := lspconn.Start(ctx, lspconn.Server{Command: []string{"gopls"}})
 	if err != nil {

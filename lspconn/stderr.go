@@ -20,7 +20,7 @@ type stderrTail struct {
 
 	mu    sync.Mutex
 	total int64  // how many bytes of output had been read when end was computed
-	end   string // the latest result of String
+	end   string // the result that String returned last; String computes it again after new output
 }
 
 func newStderrTail() *stderrTail { return &stderrTail{Tail: proc.NewTail(searchedStderr)} }

@@ -16,7 +16,7 @@ import (
 var forker struct {
 	isMain    atomic.Bool // whether the main thread runs the forks
 	mu        sync.Mutex
-	processes int         // number of calls of onForkingThread that were not released; the thread lives as long
+	processes int         // number of calls of onForkingThread whose function release was not called; the thread ends when it is 0
 	forks     chan func() // the forks that the thread has to run; closed when the thread may end; nil if there is no thread
 }
 

@@ -55,7 +55,7 @@ func redeclares(f *ast.FuncDecl) bool {
 					return true
 				}
 			}
-		case *ast.DeclStmt: // var with the name of a parameter compiles only in a block within the function
+		case *ast.DeclStmt: // a var with the name of a parameter compiles in an inner block, but not in the outermost one
 			for _, spec := range s.Decl.(*ast.GenDecl).Specs {
 				for _, name := range declared(spec) {
 					if _, ok := own[name.Name]; ok {

@@ -20,7 +20,7 @@ const (
 	admit                    // a TryGuard of this scope is counted while the scope is running
 	state                    // State is called
 	request                  // a completion is requested
-	poll                     // the channel of a completion is polled
+	poll                     // the channel of a completion is checked for being closed
 )
 
 func (k kind) String() string {

@@ -168,9 +168,9 @@ func TestController_StartsNoReplacementBeforeExitIsHandled(t *testing.T) {
 	testkit.Equal(t, "started processes", h.starts, 2)
 }
 
-// The state file counts an unhealthy process of a job as finished as soon as the process has been
-// asked to stop. A state file that was written before does not count it, because then the next
-// launcher will.
+// An unhealthy process of a job counts as finished exactly once. The state file counts it as soon
+// as the process has been asked to stop. If the launcher dies before that, the next launcher counts
+// it.
 func TestState_UnhealthyJobCountsAsFinishedOnceAcrossLaunchers(t *testing.T) {
 	job := group("job", 2)
 	job.Job, job.Restart.Policy = true, spec.Never

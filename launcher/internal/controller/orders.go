@@ -145,8 +145,8 @@ func (c *Controller) scaleDown(i *instance) {
 func (c *Controller) startRun(cfg spec.Group, source any, reason string) {
 	was := c.revisions.Wanted()
 	number, is := c.revisions.Unused(), &revision.Revision{Config: cfg, Source: source, Shortfall: was.Shortfall.Orders(cfg.Desired == was.Config.Desired)}
-	// The group can have a roll to end only if it was a service until this reload, because jobs
-	// have no rolls.
+	// Jobs have no rolls. But if this reload has made a job of the group, the group may have a roll
+	// from before, which ends here.
 	c.endRoll(&RollError{Group: c.name, Cause: fmt.Errorf("%w: %s", ErrSuperseded, reason)})
 	c.revisions = revision.Set{Current: number, ByNumber: map[int]*revision.Revision{number: is}}
 	c.forgetFailures()

@@ -169,7 +169,7 @@ func TestRemove_LeavesFilesOfOthers(t *testing.T) {
 		}
 	}
 
-	// Remove also leaves alone a socket whose name no launcher gives.
+	// Remove does not remove a socket either if its name is none that a launcher uses.
 	if err := os.RemoveAll(filepath.Dir(file)); err != nil {
 		t.Fatal(err)
 	}
