@@ -99,7 +99,7 @@ func TestRestartPolicy_DecidesByExitCode(t *testing.T) {
 			testkit.Equal(t, "desired", health.Desired, c.desired)
 			testkit.Equal(t, "healthy", health.Healthy, c.desired == 0)
 			testkit.Equal(t, "number of processes so far", len(health.Processes), 1)
-			testkit.Equal(t, "message says completed", strings.HasPrefix(health.Message, "completed: all 1 have finished; with restart policy "+string(c.policy)), c.desired == 0)
+			testkit.Equal(t, "message says completed", strings.HasPrefix(health.Message, "completed: the process has finished; with restart policy "+string(c.policy)), c.desired == 0)
 		})
 	}
 }
@@ -112,7 +112,7 @@ func TestHealth_ServiceThatExitsIsNotHealthy(t *testing.T) {
 	testkit.Equal(t, "healthy", health.Healthy, false)
 	testkit.Equal(t, "desired", health.Desired, 1)
 	testkit.Equal(t, "message", health.Message,
-		"1 of 1 have finished; with restart policy on-failure they are started again only on request; if they are meant to end, make the group a job")
+		"the process has finished; with restart policy on-failure it is started again only on request; if it is meant to end, make the group a job")
 }
 
 // A job group reports how many processes have finished and how many of them have failed. Restart
@@ -127,12 +127,14 @@ func TestJob_ReportsFinishedProcesses(t *testing.T) {
 		testkit.Equal(t, what, health.Message, want)
 	}
 	message("message while they run", "")
-	const policy = "; with restart policy never they are started again only on request"
-	for n, want := range []string{"1 of 2 have finished, 1 of them with a failure", "completed: all 2 have finished, 2 of them with a failure"} {
+	for n, want := range []string{
+		"1 of 2 has finished, with a failure; with restart policy never it is started again only on request",
+		"completed: all 2 have finished, 2 of them with a failure; with restart policy never they are started again only on request",
+	} {
 		id := fmt.Sprintf("job-%d", n+1)
 		kill(t, h.running("job")[0].PID)
 		h.waitForEnd(id)
-		message("message after the end of "+id, want+policy)
+		message("message after the end of "+id, want)
 	}
 	if err := h.Restart(soon(t), "job", "once more"); err != nil {
 		t.Fatalf("%v\n%s", err, h.story())

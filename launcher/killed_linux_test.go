@@ -832,6 +832,7 @@ func TestLauncherDeath_NextLauncherDoesNotUndoScaleDown(t *testing.T) {
 // adopted or none is left. It is run again if its configuration has changed or if it was not kept.
 func TestLauncherDeath_FinishedJobIsNotRunAgain(t *testing.T) {
 	const policy = "; with restart policy never they are started again only on request"
+	const one = "; with restart policy never it is started again only on request"
 	done := kept(group("job", 2, "exit", "0"))
 	other := done
 	other.Env = append(slices.Clone(done.Env), "OTHER=1")
@@ -844,8 +845,8 @@ func TestLauncherDeath_FinishedJobIsNotRunAgain(t *testing.T) {
 		message string // message of the group if no process is started
 	}{
 		"all":                  {done, done, "nothing", "", "completed: all 2 have finished" + policy},
-		"one of two":           {kept(runners("job", 2)), kept(runners("job", 2)), "kill one", "", "1 of 2 have finished, 1 of them with a failure" + policy},
-		"one, scaled down":     {kept(runners("job", 2)), kept(runners("job", 2)), "scale down, and kill one", "", "completed: all 1 have finished, 1 of them with a failure" + policy + "; an operator has scaled the group down by 1 from desired_instances (2)"},
+		"one of two":           {kept(runners("job", 2)), kept(runners("job", 2)), "kill one", "", "1 of 2 has finished, with a failure" + one},
+		"one, scaled down":     {kept(runners("job", 2)), kept(runners("job", 2)), "scale down, and kill one", "", "completed: the process has finished, with a failure" + one + "; an operator has scaled the group down by 1 from desired_instances (2)"},
 		"of another command":   {done, other, "nothing", "job-3", ""},
 		"more of them":         {done, more, "nothing", "job-3", ""},
 		"not kept, all of two": {group("job", 2, "exit", "0"), done, "nothing", "job-1", ""},

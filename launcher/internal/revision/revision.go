@@ -92,16 +92,26 @@ func (s Shortfall) desired(cfg spec.Group) int {
 // Message says how many processes of a group with the configuration cfg have finished, and that
 // they are not started again. desired is the number of processes that the group is still to have.
 func (s Shortfall) Message(desired int, cfg spec.Group) string {
-	text := fmt.Sprintf("%d of %d have finished", s.Finished, s.Finished+desired)
+	have, theyAre, failed := "have", "they are", fmt.Sprintf(", %d of them with a failure", s.Failed)
+	if s.Finished == 1 {
+		have, theyAre, failed = "has", "it is", ", with a failure"
+	}
+	text := fmt.Sprintf("%d of %d %s finished", s.Finished, s.Finished+desired, have)
+	switch {
+	case desired == 0 && s.Finished == 1:
+		text = "the process has finished"
+	case desired == 0:
+		text = fmt.Sprintf("all %d have finished", s.Finished)
+	}
 	if cfg.Job && desired == 0 {
-		text = fmt.Sprintf("completed: all %d have finished", s.Finished)
+		text = "completed: " + text
 	}
 	if s.Failed > 0 {
-		text += fmt.Sprintf(", %d of them with a failure", s.Failed)
+		text += failed
 	}
-	text = fmt.Sprintf("%s; with restart policy %s they are started again only on request", text, cfg.Restart.Policy)
+	text = fmt.Sprintf("%s; with restart policy %s %s started again only on request", text, cfg.Restart.Policy, theyAre)
 	if !cfg.Job {
-		text += "; if they are meant to end, make the group a job"
+		text += fmt.Sprintf("; if %s meant to end, make the group a job", theyAre)
 	}
 	return text
 }
