@@ -24,7 +24,7 @@
 //
 // # The phases of a stop
 //
-// A process that is asked to stop passes through phases; type [Rung] names them. A phase ends when
+// A process that is asked to stop passes through phases; type [Phase] names them. A phase ends when
 // its time is over or the next signal comes. The stop ends early when everything has drained.
 //
 //	phase      begins                          what happens                                     exit code if it ends here

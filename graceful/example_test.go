@@ -141,7 +141,7 @@ func ExampleInOrder() {
 func ExampleFromContext() {
 	graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
 		if p, ok := graceful.FromContext(s); ok {
-			fmt.Println(p.Status().Rung)
+			fmt.Println(p.Status().Phase)
 		}
 		return nil
 	})
@@ -151,7 +151,7 @@ func ExampleFromContext() {
 func ExampleProcess_Watch() {
 	graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
 		p, _ := graceful.FromContext(s)
-		p.Watch(func(st graceful.Status) { fmt.Println(st.Rung, st.Cause) })
+		p.Watch(func(st graceful.Status) { fmt.Println(st.Phase, st.Cause) })
 		return nil
 	}, graceful.WithSoft(time.Minute))
 	// Output:

@@ -10,16 +10,16 @@ import (
 )
 
 // Code that depends on the phase, such as a log line or a metric, reads it from the status.
-func ExampleRung() {
+func ExamplePhase() {
 	graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
 		p, _ := graceful.FromContext(s)
-		fmt.Println(p.Status().Rung == graceful.Serving)
+		fmt.Println(p.Status().Phase == graceful.Serving)
 		p.Watch(func(st graceful.Status) {
-			switch st.Rung {
+			switch st.Phase {
 			case graceful.LameDuck, graceful.Soft:
-				fmt.Println("finishing what was begun:", st.Rung)
+				fmt.Println("finishing what was begun:", st.Phase)
 			case graceful.Hard:
-				fmt.Println("cutting it short:", st.Rung)
+				fmt.Println("cutting it short:", st.Phase)
 			}
 		})
 		return nil

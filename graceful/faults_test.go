@@ -33,14 +33,14 @@ func (f panicking) Write([]byte) (int, error) { f.fault(); return 0, nil }
 
 // A callback that panics stops the process like a panic of f. Run drains before it panics.
 func TestRun_DrainsBeforePanicOfUsersCallbackEndsProcess(t *testing.T) {
-	watch := func(phase graceful.Rung) func(t *testing.T, s *ctxshutdown.Swansong, fault func()) {
+	watch := func(phase graceful.Phase) func(t *testing.T, s *ctxshutdown.Swansong, fault func()) {
 		return func(t *testing.T, s *ctxshutdown.Swansong, fault func()) {
 			over := false
 			process(t, s).Watch(func(st graceful.Status) {
 				if over {
 					t.Error("the callback was called again after its panic")
 				}
-				if over = st.Rung == phase; over {
+				if over = st.Phase == phase; over {
 					fault()
 				}
 			})
@@ -104,7 +104,7 @@ func TestRun_DrainsBeforePanicOfUsersCallbackEndsProcess(t *testing.T) {
 					if cause := <-causes; !strings.Contains(cause, test.cause) || test.cause == "" && !strings.Contains(cause, fault.says) {
 						t.Errorf("the cause of the stop is %q", cause)
 					}
-					testkit.Equal(t, "phases", b.path.steps[len(b.path.steps)-1].Rung, graceful.Exit)
+					testkit.Equal(t, "phases", b.path.steps[len(b.path.steps)-1].Phase, graceful.Exit)
 					time.Sleep(test.holds)
 					testkit.Equal(t, "a Run after it", testkit.ErrorText(b.run(untilStopped)), "")
 				})

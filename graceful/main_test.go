@@ -49,8 +49,8 @@ func process(t *testing.T, ctx context.Context) *graceful.Process {
 
 // A step is a phase and the time at which it began, counted from the start of the run.
 type step struct {
-	Rung graceful.Rung
-	At   time.Duration
+	Phase graceful.Phase
+	At    time.Duration
 }
 
 // A path is the sequence of phases of a run.
@@ -66,8 +66,8 @@ func (p *path) watch(st graceful.Status) {
 	if p.began.IsZero() {
 		p.began = st.Since
 	}
-	if n := len(p.steps); n == 0 || p.steps[n-1].Rung != st.Rung {
-		p.steps = append(p.steps, step{st.Rung, st.Since.Sub(p.began)})
+	if n := len(p.steps); n == 0 || p.steps[n-1].Phase != st.Phase {
+		p.steps = append(p.steps, step{st.Phase, st.Since.Sub(p.began)})
 	}
 }
 

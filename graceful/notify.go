@@ -38,7 +38,7 @@ func (m *manager) watch(st Status) {
 	if st.Ready && !m.last.Ready {
 		m.send("READY=1")
 	}
-	if st.Rung > Serving && m.last.Rung == Serving {
+	if st.Phase > Serving && m.last.Phase == Serving {
 		m.send("STOPPING=1")
 	}
 	if st.Extended > m.last.Extended {
@@ -52,7 +52,7 @@ func (m *manager) watch(st Status) {
 
 // end returns the time at which the phase Exit begins at the latest.
 func (c *config) end(st Status) time.Time {
-	switch st.Rung {
+	switch st.Phase {
 	case LameDuck:
 		return st.Until.Add(c.soft + st.Extended + c.hard)
 	case Soft:

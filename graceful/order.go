@@ -104,7 +104,7 @@ func (b *budget) begin() {
 // endsAt returns the time at which the budget ends.
 func (b *budget) endsAt() time.Time {
 	if b.p != nil {
-		if now := b.p.current(); now.Rung == Soft {
+		if now := b.p.current(); now.Phase == Soft {
 			b.end = now.Until
 		}
 	}

@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// A Rung is a phase of the process's end. The phase only changes to a later one.
-type Rung int
+// A Phase says how far the end of a process has got. It only changes to a later phase.
+type Phase int
 
 const (
-	Serving  Rung = iota // the process works and has not been asked to stop
-	LameDuck             // the process reports that it is not ready, but still accepts work
-	Soft                 // pre-stop hooks run, and then Shutdown makes the process refuse new work
-	Hard                 // Force has been called, which cancels Work contexts
-	Exit                 // all work has drained or was abandoned, and Run returns
+	Serving  Phase = iota // the process works and has not been asked to stop
+	LameDuck              // the process reports that it is not ready, but still accepts work
+	Soft                  // pre-stop hooks run, and then Shutdown makes the process refuse new work
+	Hard                  // Force has been called, which cancels Work contexts
+	Exit                  // all work has drained or was abandoned, and Run returns
 )
 
-func (r Rung) String() string {
+func (r Phase) String() string {
 	if r < Serving || r > Exit {
-		return "Rung(?)"
+		return "Phase(?)"
 	}
 	return [...]string{"Serving", "LameDuck", "Soft", "Hard", "Exit"}[r]
 }
 
 // Status is the current phase of a process, together with when and why the phase began.
 type Status struct {
-	Rung     Rung
+	Phase    Phase
 	Since    time.Time     // when the current phase began
 	Until    time.Time     // when the next phase begins at the latest; zero if this phase has no time limit, or is a Soft of 24 h (see WithSoft)
 	Cause    error         // why the process stops; nil while Serving
@@ -75,7 +75,7 @@ type phases struct {
 // when the drain ends.
 func (p *phases) shown() Status {
 	st := p.Status
-	if st.Rung == Soft && p.soft == longest {
+	if st.Phase == Soft && p.soft == longest {
 		st.Until = time.Time{}
 	}
 	return st
@@ -119,19 +119,19 @@ func (p *phases) step(e event) []action {
 	case signalled:
 		return p.signal(e)
 	case asked:
-		if p.Rung == Serving {
+		if p.Phase == Serving {
 			return p.begin(e)
 		}
 	case returned, stopped:
-		if p.Rung < Soft {
+		if p.Phase < Soft {
 			return p.enter(Soft, e)
 		}
 	case forced:
-		if p.Rung < Hard {
+		if p.Phase < Hard {
 			return p.enter(Hard, e)
 		}
 	case hooksDone:
-		if p.Rung == Soft {
+		if p.Phase == Soft {
 			return []action{shutdown}
 		}
 	case timerFired:
@@ -141,11 +141,11 @@ func (p *phases) step(e event) []action {
 		}
 	case drained:
 		// Before Soft, the scope cannot drain: the function given to Run holds a guard until then.
-		if p.Rung == Soft || p.Rung == Hard {
-			if p.Rung == Hard {
+		if p.Phase == Soft || p.Phase == Hard {
+			if p.Phase == Hard {
 				p.outcome = cutShort
 			}
-			p.Rung, p.Since, p.Until, p.Why = Exit, e.at, time.Time{}, e.cause
+			p.Phase, p.Since, p.Until, p.Why = Exit, e.at, time.Time{}, e.cause
 		}
 	}
 	return nil
@@ -159,7 +159,7 @@ func (p *phases) signal(e event) []action {
 	p.Signals++
 	p.lastSignal = e.at
 	switch {
-	case p.Rung == Serving:
+	case p.Phase == Serving:
 		return p.begin(e)
 	case p.Signals > 1:
 		return p.advance(e)
@@ -170,7 +170,7 @@ func (p *phases) signal(e event) []action {
 // timeout returns the cause of the end of a phase whose time is over.
 func (p *phases) timeout() error {
 	limit := p.Until.Sub(p.Since)
-	switch p.Rung {
+	switch p.Phase {
 	case LameDuck:
 		return fmt.Errorf("graceful: the lame-duck time of %v is over", limit)
 	case Soft:
@@ -188,18 +188,18 @@ func (p *phases) begin(e event) []action {
 }
 
 func (p *phases) advance(e event) []action {
-	if p.Rung == Exit {
+	if p.Phase == Exit {
 		return nil
 	}
-	return p.enter(p.Rung+1, e)
+	return p.enter(p.Phase+1, e)
 }
 
-func (p *phases) enter(next Rung, e event) (actions []action) {
-	if p.Rung == Serving {
+func (p *phases) enter(next Phase, e event) (actions []action) {
+	if p.Phase == Serving {
 		p.Cause = e.cause
 		actions = append(actions, turnUnready)
 	}
-	p.Rung, p.Since, p.Until, p.Why = next, e.at, time.Time{}, e.cause
+	p.Phase, p.Since, p.Until, p.Why = next, e.at, time.Time{}, e.cause
 	if next >= Soft && p.stopped.IsZero() {
 		p.stopped = e.at
 	}
@@ -221,7 +221,7 @@ func (p *phases) enter(next Rung, e event) (actions []action) {
 // softEnd returns the latest time at which Hard begins. It returns the zero time in the phases in
 // which Extend has no effect.
 func (p *phases) softEnd() time.Time {
-	switch p.Rung {
+	switch p.Phase {
 	case LameDuck:
 		return p.Until.Add(p.soft + p.Extended)
 	case Soft:
@@ -240,7 +240,7 @@ func (p *phases) extend(now time.Time, d time.Duration, reason string) (granted,
 	if moved = min(now.Add(d).Sub(end), p.maxExtension-p.Extended); moved > 0 {
 		p.Extended += moved
 		p.Reason = reason
-		if p.Rung == Soft {
+		if p.Phase == Soft {
 			p.Until = p.Until.Add(moved)
 		}
 		end = end.Add(moved)

@@ -21,7 +21,7 @@ func TestPhases_StateMachineObeysRulesForEverySequenceOfEvents(t *testing.T) {
 		try = func(p phases, did []action, trail string, n int) {
 			done := slices.Clone(did)
 			slices.Sort(done)
-			state := fmt.Sprint(p.Rung, min(p.Signals, 5), slices.Compact(done))
+			state := fmt.Sprint(p.Phase, min(p.Signals, 5), slices.Compact(done))
 			if n <= seen[state] || t.Failed() {
 				return
 			}
@@ -53,7 +53,7 @@ func TestPhases_StateMachineObeysRulesForEverySequenceOfEvents(t *testing.T) {
 
 // check compares one step of the state machine with the rules in its documentation.
 func check(p phases, e event, next phases, todo, did []action) error {
-	down := int(next.Rung - p.Rung)
+	down := int(next.Phase - p.Phase)
 	has := func(list []action, a action) bool { return slices.Contains(list, a) }
 	all := slices.Concat(did, todo)
 	switch {
@@ -61,45 +61,45 @@ func check(p phases, e event, next phases, todo, did []action) error {
 		return errors.New("the phase changed to an earlier one")
 	case down == 0 && next.Until != p.Until:
 		return errors.New("the end of the phase was moved, but not by Extend")
-	case p.Rung == Exit && len(todo) > 0:
+	case p.Phase == Exit && len(todo) > 0:
 		return errors.New("an action after Exit")
-	case down > 1 && e.kind != drained && e.kind != forced && !(p.Rung == Serving && next.Rung == Soft):
+	case down > 1 && e.kind != drained && e.kind != forced && !(p.Phase == Serving && next.Phase == Soft):
 		return errors.New("a phase was skipped")
-	case p.Rung == Serving && next.Rung == Soft && p.delay > 0 && e.kind != returned && e.kind != stopped:
+	case p.Phase == Serving && next.Phase == Soft && p.delay > 0 && e.kind != returned && e.kind != stopped:
 		return errors.New("the phase LameDuck was skipped")
-	case next.Rung == LameDuck && p.delay == 0:
+	case next.Phase == LameDuck && p.delay == 0:
 		return errors.New("the phase LameDuck began although its delay is 0")
 	case e.kind == signalled && next.Signals != p.Signals+1, e.kind != signalled && next.Signals != p.Signals:
 		return errors.New("the number of signals is wrong")
-	case e.kind == signalled && p.Rung > Serving && p.Signals == 0 && down != 0:
+	case e.kind == signalled && p.Phase > Serving && p.Signals == 0 && down != 0:
 		return errors.New("the first signal changed the phase of a stop that had another reason")
-	case e.kind == signalled && p.Rung > Serving && p.Rung < Exit && p.Signals > 0 && down != 1:
+	case e.kind == signalled && p.Phase > Serving && p.Phase < Exit && p.Signals > 0 && down != 1:
 		return errors.New("a further signal did not lead to the next phase")
-	case e.kind == asked && p.Rung > Serving && down != 0:
+	case e.kind == asked && p.Phase > Serving && down != 0:
 		return errors.New("the end of the context changed the phase of a stop that had begun")
 	case e.kind == timerFired && (p.Until.IsZero() || e.at.Before(p.Until)) && down != 0:
 		return errors.New("the timer ended a phase whose time was not over")
-	case e.kind == timerFired && p.Rung < Exit && !p.Until.IsZero() && !e.at.Before(p.Until) && down != 1:
+	case e.kind == timerFired && p.Phase < Exit && !p.Until.IsZero() && !e.at.Before(p.Until) && down != 1:
 		return errors.New("the timer did not end a phase whose time was over")
-	case e.kind == drained && (next.Rung == Exit) != (p.Rung >= Soft):
+	case e.kind == drained && (next.Phase == Exit) != (p.Phase >= Soft):
 		return errors.New("Exit did not begin when the scope had drained, or began too early")
-	case next.Rung == Exit && p.Rung != Exit && next.outcome != map[bool]outcome{true: cutShort, false: clean}[p.Rung == Hard] && e.kind == drained:
+	case next.Phase == Exit && p.Phase != Exit && next.outcome != map[bool]outcome{true: cutShort, false: clean}[p.Phase == Hard] && e.kind == drained:
 		return fmt.Errorf("wrong outcome after a drain: %v", next.outcome)
-	case next.Rung == Exit && p.Rung != Exit && e.kind != drained && (next.outcome != abandoned || !has(todo, abandon)):
+	case next.Phase == Exit && p.Phase != Exit && e.kind != drained && (next.outcome != abandoned || !has(todo, abandon)):
 		return errors.New("Exit began before the drain had ended, but the guards were not abandoned")
-	case next.Rung > Serving && next.Rung < Exit && next.Cause == nil, p.Cause != nil && next.Cause != p.Cause:
+	case next.Phase > Serving && next.Phase < Exit && next.Cause == nil, p.Cause != nil && next.Cause != p.Cause:
 		return errors.New("the cause is missing or has changed")
-	case next.Rung > Serving && e.kind != drained && !has(all, turnUnready):
+	case next.Phase > Serving && e.kind != drained && !has(all, turnUnready):
 		return errors.New("the readiness was not turned off")
-	case down > 0 && next.Rung == Soft && !has(todo, runHooks):
+	case down > 0 && next.Phase == Soft && !has(todo, runHooks):
 		return errors.New("Soft began without the hooks")
 	case has(todo, shutdown) && (!has(did, runHooks) || e.kind != hooksDone):
 		return errors.New("Shutdown was called before the hooks had ended")
-	case e.kind == hooksDone && p.Rung == Soft && !has(todo, shutdown):
+	case e.kind == hooksDone && p.Phase == Soft && !has(todo, shutdown):
 		return errors.New("Shutdown was not called after the hooks")
-	case down > 0 && next.Rung == Hard && !has(todo, force):
+	case down > 0 && next.Phase == Hard && !has(todo, force):
 		return errors.New("Hard began without Force")
-	case (next.Rung == LameDuck || next.Rung == Soft || next.Rung == Hard) == next.Until.IsZero():
+	case (next.Phase == LameDuck || next.Phase == Soft || next.Phase == Hard) == next.Until.IsZero():
 		return errors.New("LameDuck, Soft or Hard has no time limit, or another phase has one")
 	}
 	for _, a := range []action{turnUnready, runHooks, force, abandon} {
@@ -116,10 +116,10 @@ func TestPhases_SignalRepeatedWithinSecondIsIgnored(t *testing.T) {
 	why := errors.New("why")
 	at := time.Unix(0, 0)
 	p := phases{delay: time.Hour, soft: time.Hour, hard: time.Hour}
-	for _, phase := range []Rung{LameDuck, Soft, Hard, Exit} {
+	for _, phase := range []Phase{LameDuck, Soft, Hard, Exit} {
 		p.step(event{kind: signalled, at: at, cause: why, mayRepeat: true})
-		if p.Rung != phase || p.Signals != int(phase) {
-			t.Fatalf("after signal %d the phase is %v, want %v", p.Signals, p.Rung, phase)
+		if p.Phase != phase || p.Signals != int(phase) {
+			t.Fatalf("after signal %d the phase is %v, want %v", p.Signals, p.Phase, phase)
 		}
 		before := p
 		for _, after := range []time.Duration{0, 600 * time.Millisecond, repeatTime - 1} {
@@ -131,8 +131,8 @@ func TestPhases_SignalRepeatedWithinSecondIsIgnored(t *testing.T) {
 	}
 	p = phases{soft: time.Hour, hard: time.Hour}
 	p.step(event{kind: signalled, at: at, cause: why, mayRepeat: true})
-	if p.step(event{kind: signalled, at: at, cause: why}); p.Rung != Hard {
-		t.Errorf("a SIGINT right after a SIGTERM led to %v", p.Rung)
+	if p.step(event{kind: signalled, at: at, cause: why}); p.Phase != Hard {
+		t.Errorf("a SIGINT right after a SIGTERM led to %v", p.Phase)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestPhases_ExtensionsNeverShortenDrainOrExceedLimitInTotal(t *testing.T) {
 		first := p.softEnd()
 		for at := time.Duration(0); ; at += 500 * time.Millisecond {
 			now := start.Add(at)
-			if p.step(event{kind: timerFired, at: now}); p.Rung == Hard {
+			if p.step(event{kind: timerFired, at: now}); p.Phase == Hard {
 				if want := first.Add(p.maxExtension); now != want || p.Extended != p.maxExtension {
 					t.Errorf("delay %v: Hard at %v with %v granted, want %v with %v", delay, now.Sub(start), p.Extended, want.Sub(start), p.maxExtension)
 				}

@@ -99,7 +99,7 @@ func (p *Process) step(e event) ([]action, phases) {
 	defer p.mu.Unlock()
 	before := p.phases.Status
 	actions := p.phases.step(e)
-	if p.phases.Rung != before.Rung || p.phases.Signals != before.Signals {
+	if p.phases.Phase != before.Phase || p.phases.Signals != before.Signals {
 		p.notifyWatchers()
 	}
 	return actions, p.phases
@@ -113,7 +113,7 @@ func (p *Process) setBlockers(r ctxshutdown.GuardReport) {
 
 // lastBlockers returns the guards that were held when phase Hard or Exit began. In other phases,
 // and after a drain, it returns those that are held now.
-func (p *Process) lastBlockers(phase Rung) ctxshutdown.GuardReport {
+func (p *Process) lastBlockers(phase Phase) ctxshutdown.GuardReport {
 	p.mu.Lock()
 	blockers, outcome := p.blockers, p.phases.outcome
 	p.mu.Unlock()
@@ -146,7 +146,7 @@ func Ready(ctx context.Context) {
 		return
 	}
 	p.mu.Lock()
-	isFirst := p.phases.Rung == Serving && !p.phases.Ready
+	isFirst := p.phases.Phase == Serving && !p.phases.Ready
 	if isFirst {
 		p.phases.Ready = true
 		p.notifyWatchers()

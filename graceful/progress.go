@@ -22,11 +22,11 @@ type logger struct {
 func (l *logger) watch(st Status) {
 	was := l.last
 	l.last = st
-	attrs := []slog.Attr{slog.String("phase", st.Rung.String())}
+	attrs := []slog.Attr{slog.String("phase", st.Phase.String())}
 	if st.Cause != nil {
-		attrs = append(attrs, slog.String("cause", st.Cause.Error()), slog.Any("guards", l.lastBlockers(st.Rung)))
+		attrs = append(attrs, slog.String("cause", st.Cause.Error()), slog.Any("guards", l.lastBlockers(st.Phase)))
 	}
-	if st.Why != nil && st.Why != st.Cause && st.Rung != was.Rung {
+	if st.Why != nil && st.Why != st.Cause && st.Phase != was.Phase {
 		attrs = append(attrs, slog.String("why", withoutPrefix(st.Why)))
 	}
 	if !st.Until.IsZero() {
@@ -34,11 +34,11 @@ func (l *logger) watch(st Status) {
 	}
 	level, message := slog.LevelInfo, ""
 	switch {
-	case st.Rung == Serving && st.Ready:
+	case st.Phase == Serving && st.Ready:
 		message = "ready"
-	case st.Rung == Serving:
+	case st.Phase == Serving:
 		message = "serving"
-	case st.Rung == Exit:
+	case st.Phase == Exit:
 		now := l.current()
 		attrs = append(attrs, slog.Duration("took", now.Since.Sub(now.stopped)))
 		switch now.outcome {
@@ -52,14 +52,14 @@ func (l *logger) watch(st Status) {
 	case st.Extended > was.Extended:
 		message = "drain extended"
 		attrs = append(attrs, slog.Duration("by", st.Extended-was.Extended), slog.String("reason", st.Reason))
-	case st.Rung == was.Rung:
+	case st.Phase == was.Phase:
 		message = "already stopping"
 		attrs = append(attrs, slog.Int("signals", st.Signals))
-	case st.Rung == LameDuck:
+	case st.Phase == LameDuck:
 		message = "no longer ready, still serving"
-	case st.Rung == Soft:
+	case st.Phase == Soft:
 		message = "draining"
-	case st.Rung == Hard:
+	case st.Phase == Hard:
 		level, message = slog.LevelWarn, "drain cut short"
 	}
 	l.config.logger.LogAttrs(context.Background(), level, message, attrs...)
@@ -157,7 +157,7 @@ func (l *progressLine) final() string {
 //	draining · 2.1 s of 10 s · 3 requests and 1 job, oldest 12 s: GET /export from 192.0.2.1:4711
 func describe(st Status, now time.Time, held ctxshutdown.GuardReport, interrupts string, width int) string {
 	var b strings.Builder
-	switch st.Rung {
+	switch st.Phase {
 	case LameDuck:
 		b.WriteString("not ready, still serving")
 	case Hard:
@@ -168,7 +168,7 @@ func describe(st Status, now time.Time, held ctxshutdown.GuardReport, interrupts
 	switch spent, total := now.Sub(st.Since), st.Until.Sub(st.Since); {
 	case !st.Until.IsZero():
 		fmt.Fprintf(&b, " · %s of %s", seconds(min(total, spent)), strings.Replace(seconds(total), ".0", "", 1))
-	case st.Rung == Soft:
+	case st.Phase == Soft:
 		fmt.Fprintf(&b, " · %s", seconds(spent))
 	}
 	if st.Extended > 0 {
@@ -177,9 +177,9 @@ func describe(st Status, now time.Time, held ctxshutdown.GuardReport, interrupts
 			fmt.Fprintf(&b, " (%s)", st.Reason)
 		}
 	}
-	if interrupts != "" && st.Rung != LameDuck && now.Sub(st.Since) >= firstWaitReport {
+	if interrupts != "" && st.Phase != LameDuck && now.Sub(st.Since) >= firstWaitReport {
 		effect := "cuts it short"
-		if st.Rung == Hard {
+		if st.Phase == Hard {
 			effect = "exits"
 		}
 		fmt.Fprintf(&b, " · ^C %s %s", interrupts, effect)

@@ -62,7 +62,7 @@ func (r *reloader) isRequest(sig os.Signal) bool {
 // effect when the process has been asked to stop.
 func (r *reloader) request() {
 	switch {
-	case r.current().Rung > Serving:
+	case r.current().Phase > Serving:
 	case r.running:
 		r.again = true
 	default:
@@ -99,7 +99,7 @@ func (r *reloader) reload(scope *ctxshutdown.Swansong) {
 				r.fail(err)
 			}
 		})
-		if st := r.Status(); st.Ready && st.Rung == Serving {
+		if st := r.Status(); st.Ready && st.Phase == Serving {
 			r.manager.notify("READY=1")
 		}
 	})

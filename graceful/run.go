@@ -99,7 +99,7 @@ func (r *run) drain(ctx context.Context) error {
 
 	timer := time.NewTimer(longest)
 	defer timer.Stop()
-	for now := r.current(); now.Rung != Exit; now = r.current() {
+	for now := r.current(); now.Phase != Exit; now = r.current() {
 		timer.Stop()
 		if !now.Until.IsZero() {
 			timer.Reset(time.Until(now.Until))
@@ -116,12 +116,12 @@ func (r *run) drain(ctx context.Context) error {
 		if complete {
 			<-r.scope.Work().Done() // before that, the cause of Work does not tell whether the scope was forced
 		}
-		if now.Rung < Hard {
+		if now.Phase < Hard {
 			if f := r.forced(); f.cause != nil {
 				r.handle(f)
 			}
 		}
-		if complete && now.Rung >= Soft {
+		if complete && now.Phase >= Soft {
 			e = event{kind: drained}
 		}
 		r.handle(e)
@@ -242,7 +242,7 @@ func (r *run) handle(e event) {
 			return // no guard is held any more: the scope is complete, and Run handles that event next
 		}
 	}
-	if next.Rung > Serving {
+	if next.Phase > Serving {
 		// Call beginDrain before r.step: r.step makes the logger write, which can cause a SIGPIPE.
 		r.signals.beginDrain()
 	}
@@ -250,7 +250,7 @@ func (r *run) handle(e event) {
 		r.setBlockers(held.Report) // call this before r.step, which makes the logger list these guards
 	}
 	actions, now := r.step(e)
-	if now.Rung == Soft || now.Rung == Hard {
+	if now.Phase == Soft || now.Phase == Hard {
 		r.waiting.start()
 	}
 	for _, a := range actions {

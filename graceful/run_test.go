@@ -410,7 +410,7 @@ func TestExtend_GivesDrainMoreTimeUpToLimit(t *testing.T) {
 func TestWatch_DeliversEveryStatusInOrder(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		type seen struct {
-			Rung     graceful.Rung
+			Phase    graceful.Phase
 			Left     time.Duration
 			Cause    string
 			Extended time.Duration
@@ -426,7 +426,7 @@ func TestWatch_DeliversEveryStatusInOrder(t *testing.T) {
 				}
 				time.Sleep(time.Millisecond) // the callback is slow, but still receives every status
 				calls--
-				v := seen{Rung: st.Rung, Cause: testkit.ErrorText(st.Cause), Extended: st.Extended, Ready: st.Ready}
+				v := seen{Phase: st.Phase, Cause: testkit.ErrorText(st.Cause), Extended: st.Extended, Ready: st.Ready}
 				if !st.Until.IsZero() {
 					v.Left = st.Until.Sub(st.Since)
 				}
@@ -443,11 +443,11 @@ func TestWatch_DeliversEveryStatusInOrder(t *testing.T) {
 			return nil
 		})
 		testkit.Equal(t, "seen", all, []seen{
-			{Rung: graceful.Serving},
-			{Rung: graceful.Serving, Ready: true},
-			{Rung: graceful.Soft, Left: 10 * time.Second, Cause: "enough", Ready: true},
-			{Rung: graceful.Soft, Left: 12 * time.Second, Cause: "enough", Extended: 2 * time.Second, Ready: true},
-			{Rung: graceful.Exit, Cause: "enough", Extended: 2 * time.Second, Ready: true},
+			{Phase: graceful.Serving},
+			{Phase: graceful.Serving, Ready: true},
+			{Phase: graceful.Soft, Left: 10 * time.Second, Cause: "enough", Ready: true},
+			{Phase: graceful.Soft, Left: 12 * time.Second, Cause: "enough", Extended: 2 * time.Second, Ready: true},
+			{Phase: graceful.Exit, Cause: "enough", Extended: 2 * time.Second, Ready: true},
 		})
 		testkit.Equal(t, "calls of the one that was stopped", stopped, 1)
 	})
@@ -652,10 +652,10 @@ func TestStress_RunEndsInTimeDespiteRandomConcurrentCalls(t *testing.T) {
 				scope = s
 				p := process(t, s)
 				p.Watch(func(st graceful.Status) {
-					if st.Rung < last.Rung || st.Rung == last.Rung && st.Until.Before(last.Until) || st.Extended < last.Extended || st.Extended > most {
+					if st.Phase < last.Phase || st.Phase == last.Phase && st.Until.Before(last.Until) || st.Extended < last.Extended || st.Extended > most {
 						t.Errorf("seed %d: the status %+v was followed by %+v", seed, last, st)
 					}
-					if last = st; st.Rung > graceful.Serving && began.IsZero() {
+					if last = st; st.Phase > graceful.Serving && began.IsZero() {
 						began = st.Since
 					}
 				})
@@ -688,8 +688,8 @@ func TestStress_RunEndsInTimeDespiteRandomConcurrentCalls(t *testing.T) {
 			if took := over.Sub(began); took > duck+soft+most+hard {
 				t.Errorf("seed %d: took %v", seed, took)
 			}
-			if (code == 3) != (left > 0) || last.Rung != graceful.Exit {
-				t.Errorf("seed %d: exit code %d with %d guards held, on %v", seed, code, left, last.Rung)
+			if (code == 3) != (left > 0) || last.Phase != graceful.Exit {
+				t.Errorf("seed %d: exit code %d with %d guards held, on %v", seed, code, left, last.Phase)
 			}
 			after := graceful.ReadStats()
 			testkit.Equal(t, "clean, forced, abandoned", []uint64{after.Clean - before.Clean, after.Forced - before.Forced, after.Abandoned - before.Abandoned},
@@ -801,12 +801,12 @@ func TestExtend_TotalTimeStaysWithinGracePeriod(t *testing.T) {
 	}
 }
 
-func TestRung_StringNamesPhase(t *testing.T) {
+func TestPhase_StringIsNameOfConstant(t *testing.T) {
 	var got []string
 	for r := graceful.Serving - 1; r <= graceful.Exit+1; r++ {
 		got = append(got, r.String())
 	}
-	testkit.Equal(t, "names", got, []string{"Rung(?)", "Serving", "LameDuck", "Soft", "Hard", "Exit", "Rung(?)"})
+	testkit.Equal(t, "names", got, []string{"Phase(?)", "Serving", "LameDuck", "Soft", "Hard", "Exit", "Phase(?)"})
 }
 
 func TestExitCode_DiffersByOutcome(t *testing.T) {

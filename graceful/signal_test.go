@@ -98,7 +98,7 @@ var roles = map[string]func() error{
 		fmt.Println("error:", main1(func(s *ctxshutdown.Swansong) error {
 			p, _ := graceful.FromContext(s)
 			p.Watch(func(st graceful.Status) {
-				if st.Rung == graceful.Exit {
+				if st.Phase == graceful.Exit {
 					<-release // the callback blocks for longer than Run waits
 					panic("oops")
 				}
@@ -204,7 +204,7 @@ func main1(f func(s *ctxshutdown.Swansong) error, opts ...graceful.Option) error
 
 func printPhases(s *ctxshutdown.Swansong) {
 	p, _ := graceful.FromContext(s)
-	p.Watch(func(st graceful.Status) { fmt.Println(st.Rung, st.Signals) })
+	p.Watch(func(st graceful.Status) { fmt.Println(st.Phase, st.Signals) })
 }
 
 // watched is like main1 for a function that calls printPhases itself.

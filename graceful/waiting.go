@@ -84,7 +84,7 @@ func (w *waitReporter) write() {
 	// time limit that the report could name.
 	now := w.current()
 	held := w.scope.GuardReport()
-	if held.Count() == 0 || now.Rung == Exit {
+	if held.Count() == 0 || now.Phase == Exit {
 		return
 	}
 	st := now.shown()
@@ -94,14 +94,14 @@ func (w *waitReporter) write() {
 	if out, ok := w.config.output.(*os.File); ok && columns(out) > 0 {
 		if times := w.interruptsNeeded(st); times != "" {
 			hint = "press ^C " + times + " to cut it short"
-			if now.Rung == Hard {
+			if now.Phase == Hard {
 				hint = "press ^C " + times + " to exit"
 			}
 		}
 	}
 	switch {
 	case w.config.logger != nil:
-		attrs := []slog.Attr{slog.String("phase", now.Rung.String()), slog.Any("guards", held), slog.Duration("for", time.Since(now.stopped))}
+		attrs := []slog.Attr{slog.String("phase", now.Phase.String()), slog.Any("guards", held), slog.Duration("for", time.Since(now.stopped))}
 		if !st.Until.IsZero() {
 			attrs = append(attrs, slog.Duration("next", time.Until(st.Until)))
 		}
@@ -138,7 +138,7 @@ func describeWait(st Status, now time.Time, held ctxshutdown.GuardReport) string
 		return "waiting for " + held.Summary()
 	}
 	what, left := "cancelling them", wholeSeconds(st.Until.Sub(now))
-	if st.Rung == Hard {
+	if st.Phase == Hard {
 		what = "giving up"
 	}
 	return fmt.Sprintf("waiting for %s; %s in %s", held.Summary(), what, left)

@@ -284,7 +284,7 @@ func TestRun_ReportHasTimeLeftIfDrainEndsMeanwhile(t *testing.T) {
 		var once sync.Once
 		err := b.run(func(s *ctxshutdown.Swansong) error {
 			process(t, s).Watch(func(st graceful.Status) {
-				if st.Rung == graceful.Exit {
+				if st.Phase == graceful.Exit {
 					close(ended)
 				}
 			})

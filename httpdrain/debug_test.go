@@ -219,7 +219,7 @@ func TestDebug_ShowsNoTimeLeftIfSoftPhaseHasMaximumDuration(t *testing.T) {
 			p, _ := graceful.FromContext(s)
 			inSoft := make(chan struct{})
 			p.Watch(func(st graceful.Status) {
-				if st.Rung == graceful.Soft {
+				if st.Phase == graceful.Soft {
 					close(inSoft)
 				}
 			})

@@ -154,7 +154,7 @@ func (d *drain) awaitLameDuck(p *graceful.Process) {
 		return
 	}
 	status := p.Status()
-	if status.Rung != graceful.LameDuck {
+	if status.Phase != graceful.LameDuck {
 		return
 	}
 	l := &lameDuck{status.Since, status.Until.Sub(status.Since)}

@@ -177,7 +177,7 @@ func (c *chart) addMarks(now *snapshot, axis timeAxis) {
 		add(m.at, title, false)
 	}
 	if nextPhaseIsTimed(now) {
-		add(now.status.Until, stepOf(now.status.Rung+1).title(), true)
+		add(now.status.Until, stepOf(now.status.Phase+1).title(), true)
 	}
 }
 

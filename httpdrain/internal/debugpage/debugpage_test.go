@@ -293,7 +293,7 @@ func TestHandler_LabelsOfChartDoNotOverlap(t *testing.T) {
 		s := ctxshutdown.New(context.Background())
 		h := debugpage.New(s, p, debugpage.Options{LocalOnly: true})
 		defer acquire(s, 1)()
-		for _, phase := range []graceful.Rung{graceful.LameDuck, graceful.Soft, graceful.Hard, graceful.Exit} {
+		for _, phase := range []graceful.Phase{graceful.LameDuck, graceful.Soft, graceful.Hard, graceful.Exit} {
 			p.enter(phase, 0)
 			get(h, "/")
 			time.Sleep(time.Millisecond)

@@ -52,10 +52,10 @@ func (p *fakeProcess) watcherCount() int {
 
 // enter puts p into a phase, which ends after d, and calls the watchers of p. If d is 0, the end of
 // the phase is unknown.
-func (p *fakeProcess) enter(phase graceful.Rung, d time.Duration, change ...func(*graceful.Status)) {
+func (p *fakeProcess) enter(phase graceful.Phase, d time.Duration, change ...func(*graceful.Status)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.status.Rung, p.status.Since, p.status.Until = phase, time.Now(), time.Time{}
+	p.status.Phase, p.status.Since, p.status.Until = phase, time.Now(), time.Time{}
 	if d > 0 {
 		p.status.Until = p.status.Since.Add(d)
 	}

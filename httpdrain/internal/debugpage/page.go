@@ -109,7 +109,7 @@ func newPage(now *snapshot, filter string) *page {
 	phase := graceful.Serving
 	p.Where = "Scope " + v.State
 	if now.status != nil {
-		phase = now.status.Rung
+		phase = now.status.Phase
 		p.Where = "Phase " + stepOf(phase).title() + " · " + v.State
 	}
 	p.Why = p.causeText(now)
@@ -140,7 +140,7 @@ func (p *page) causeText(now *snapshot) string {
 }
 
 // setHeadline sets the color and the texts that describe the state.
-func (p *page) setHeadline(now *snapshot, phase graceful.Rung) {
+func (p *page) setHeadline(now *snapshot, phase graceful.Phase) {
 	held := count(now.guards, "guard") + " in " + count(p.Scopes, "scope")
 	blocking, neverReleased := held+" delay the shutdown.", held+" were never released."
 	if now.guards == 1 {
@@ -169,7 +169,7 @@ func (p *page) setHeadline(now *snapshot, phase graceful.Rung) {
 
 // setNext sets the label and the value of the page's counter: the time until the next phase, the
 // time since the stop, how long the drain took, or the number of guards held.
-func (p *page) setNext(now *snapshot, phase graceful.Rung) {
+func (p *page) setNext(now *snapshot, phase graceful.Phase) {
 	// Milliseconds from the first step of the shutdown to the last one, and to the snapshot.
 	var took, sinceStop int64
 	if n := len(now.marks); n > 0 {

@@ -225,7 +225,7 @@ func (r *recorder) recordMarks(now *snapshot) {
 	// Without graceful.Run there is no phase, so phase remains Serving even after the stop.
 	phase := graceful.Serving
 	if now.status != nil {
-		phase = now.status.Rung
+		phase = now.status.Phase
 	}
 	complete := now.state == ctxshutdown.Complete
 	// After a complete drain, the process is in phase Exit too. The page must not show this as a
@@ -292,7 +292,7 @@ func (r *recorder) fingerprint(now *snapshot) uint64 {
 		number(1)
 	}
 	if st := now.status; st != nil {
-		number(int64(st.Rung), st.Until.UnixNano(), int64(st.Signals), int64(st.Extended))
+		number(int64(st.Phase), st.Until.UnixNano(), int64(st.Signals), int64(st.Extended))
 		text(st.Reason)
 	}
 	for _, e := range now.entries {

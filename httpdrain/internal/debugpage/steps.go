@@ -24,7 +24,7 @@ var phaseNotes = [...]string{
 
 // stepViews returns the list of steps for the page: the phases of the process, or the states of the
 // scope if the page has no process.
-func stepViews(now *snapshot, v *view, phase graceful.Rung) (steps []stepView) {
+func stepViews(now *snapshot, v *view, phase graceful.Phase) (steps []stepView) {
 	complete, running := now.state == ctxshutdown.Complete, now.state == ctxshutdown.Running
 	add := func(s step, title, note string, current, passed bool) {
 		steps = append(steps, now.stepView(s, title, note, current, passed))

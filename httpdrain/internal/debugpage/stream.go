@@ -67,7 +67,7 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, filter string) 
 			out.lastWrite = taken
 		}
 		interval := intervalRunning
-		if wait.forced != nil || now.status != nil && now.status.Rung != graceful.Serving {
+		if wait.forced != nil || now.status != nil && now.status.Phase != graceful.Serving {
 			interval = intervalDraining
 		}
 		maxAge, open = wait.next(taken, interval, maxShare*h.recorder.lastCost())

@@ -109,14 +109,14 @@ func newView(now *snapshot, filter string) *view {
 func newPhaseView(now *snapshot) *phaseView {
 	st := now.status
 	p := &phaseView{
-		Name: stepOf(st.Rung).String(), Since: millisSince(now.at, st.Since), Signals: st.Signals,
+		Name: stepOf(st.Phase).String(), Since: millisSince(now.at, st.Since), Signals: st.Signals,
 		Extended: st.Extended.Milliseconds(), Reason: printable(st.Reason, 300),
 	}
 	if st.Cause != nil {
 		p.Cause = printable(st.Cause.Error(), 300)
 	}
-	if st.Rung < graceful.Exit && st.Rung > graceful.Serving && now.state != ctxshutdown.Complete {
-		p.Next = stepOf(st.Rung + 1).String()
+	if st.Phase < graceful.Exit && st.Phase > graceful.Serving && now.state != ctxshutdown.Complete {
+		p.Next = stepOf(st.Phase + 1).String()
 		if !st.Until.IsZero() {
 			left := max(0, st.Until.Sub(now.at).Milliseconds())
 			p.Remaining = &left
@@ -138,7 +138,7 @@ const (
 )
 
 // stepOf returns the step for a phase. The first steps have the order of the phases.
-func stepOf(phase graceful.Rung) step { return step(phase) }
+func stepOf(phase graceful.Phase) step { return step(phase) }
 
 // String returns the name of the step in the JSON format.
 func (s step) String() string {
