@@ -111,7 +111,8 @@ func enable(cgroup string, controllers []string) error {
 		if err := control(cgroup, "-", on); err != nil {
 			return err
 		}
-		err := moveAndEnable(cgroup, append(slices.Clone(on), controllers...))
+		both := slices.Compact(slices.Sorted(slices.Values(slices.Concat(on, controllers))))
+		err := moveAndEnable(cgroup, both)
 		if err == nil {
 			return nil
 		}

@@ -68,7 +68,7 @@ func TestLimits_ProgramLeavesCgroupThatIsThreaded(t *testing.T) {
 	const moved = "PID to swansong.main/cgroup.procs, "
 	for _, c := range []struct{ on, others, refuses, want string }{
 		{"cpu", "", "- -", "-cpu to CONTROL, " + moved + "+cpu +memory to CONTROL, error: <nil>"},
-		{"cpu memory", "", "- -", "-cpu -memory to CONTROL, " + moved + "+cpu +memory +memory to CONTROL, error: <nil>"},
+		{"cpu memory", "", "- -", "-cpu -memory to CONTROL, " + moved + "+cpu +memory to CONTROL, error: <nil>"},
 		{"cpu memory", "1", "- -", "error: the cgroup DIR has other processes, such as pid 1; start this program in a cgroup of its own, as systemd does"},
 		{"cpu", "", "swansong.main/cgroup.procs -", "-cpu to CONTROL, " + moved + "+cpu to CONTROL, error: permission denied"},
 		{"cpu", "", "- +cpu_+memory", "-cpu to CONTROL, " + strings.Repeat(moved+"+cpu +memory to CONTROL, ", 10) + "+cpu to CONTROL, error: device or resource busy"},
