@@ -26,9 +26,12 @@ import (
 // machine.
 type checker struct {
 	*decoder
-	here bool   // whether to check also that programs, directories and certificates exist on this machine
-	open opener // opens the files of env_file; nil unless the field here is true
+	open opener // opens the files of env_file; nil if the file is for another machine
 }
+
+// here reports whether the file is for this machine, so that the programs, directories and
+// certificates that it names must exist.
+func (k *checker) here() bool { return k.open != nil }
 
 // must reports a broken rule at the key, unless ok is true or the key already has an error.
 func (k *checker) must(ok bool, key, format string, args ...any) {
@@ -140,7 +143,7 @@ var reserved = []string{"LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SO
 // users checks that processes can run as the user and the group on this machine. The default of
 // stateDir depends on the environment, and is checked when the launcher starts.
 func (k *checker) users(at string, g *Group, stateDir string) {
-	if !k.here {
+	if !k.here() {
 		return
 	}
 	if field, err := confine.CheckUser(g.spec(), stateDir); err != nil {
@@ -280,7 +283,7 @@ func (k *checker) absolute(key, p string) {
 
 func (k *checker) directory(key, p string) {
 	k.absolute(key, p)
-	if k.here && p != "" {
+	if k.here() && p != "" {
 		info, err := os.Stat(p)
 		k.must(err == nil && info.IsDir(), key, "%q is not a directory on this machine", p)
 	}
@@ -288,7 +291,7 @@ func (k *checker) directory(key, p string) {
 
 func (k *checker) file(key, p string) {
 	k.absolute(key, p)
-	if k.here && p != "" {
+	if k.here() && p != "" {
 		info, err := os.Stat(p)
 		k.must(err == nil && info.Mode().IsRegular(), key, "%q is not a file on this machine", p)
 	}
@@ -306,7 +309,7 @@ func (k *checker) command(key string, command []string) {
 	if path.IsAbs(program) {
 		k.absolute(key, program)
 	}
-	if k.here {
+	if k.here() {
 		_, err := exec.LookPath(program)
 		k.must(err == nil, key, "there is no executable program %q on this machine", program)
 	}

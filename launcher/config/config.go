@@ -190,7 +190,7 @@ func parse(file string, text []byte, open opener) (*Config, *Source, error) {
 func (d *decoder) parse(text []byte, c *Config, open opener) error {
 	if d.document(text, c) {
 		c.derive(d)
-		k := checker{decoder: d, here: open != nil, open: open}
+		k := checker{d, open}
 		k.config(c)
 	}
 	if len(d.errs) > 0 {

@@ -23,7 +23,7 @@ func (k *checker) readEnvFiles(at string, g *Group) {
 		key := index(at+".env_file", n)
 		k.must(name != "", key, "must be an absolute path")
 		k.absolute(key, name)
-		if !k.here || k.wrong[key] {
+		if !k.here() || k.wrong[key] {
 			continue
 		}
 		variables, errs := k.readEnvFile(name)
