@@ -182,8 +182,8 @@ func TestRollback_KeepsReloadedDependencies(t *testing.T) {
 		before, next map[string][]string // for each group, the groups that it depends on
 		message      string
 	}{
-		{"the reload removes the earlier dependency", map[string][]string{"web": {"kv"}, "kv": nil}, map[string][]string{"web": nil}, `which was ["kv"] and stays []`},
-		{"the reload reverses the dependency", map[string][]string{"web": {"kv"}, "kv": nil}, map[string][]string{"web": nil, "kv": {"web"}}, `which was ["kv"] and stays []`},
+		{"the reload removes the earlier dependency", map[string][]string{"web": {"kv"}, "kv": nil}, map[string][]string{"web": nil}, `it was ["kv"] and is now []`},
+		{"the reload reverses the dependency", map[string][]string{"web": {"kv"}, "kv": nil}, map[string][]string{"web": nil, "kv": {"web"}}, `it was ["kv"] and is now []`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			groups := func(needs map[string][]string, args ...string) (all []launcher.GroupConfig) {
