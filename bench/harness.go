@@ -15,7 +15,7 @@ type side func() (timed func(n int))
 // with.
 type row struct {
 	what  string
-	peer  string // what a user would use instead; "" if nothing else does the job
+	peer  string // what a user without this module would use; "" if nothing else does the same
 	ours  side
 	their side
 	limit float64 // the target: the maximum ratio of ours to theirs; 0: no target
@@ -51,7 +51,7 @@ type result struct {
 	ratio, low, high   float64 // median and quartiles of the ratios ours/theirs of each round
 	calm, rough        float64 // quartiles of the spread that the host adds; see the function spread
 	allocated          float64 // our allocations per operation
-	counted            int     // number of rounds that counted; see row.alone
+	counted            int     // number of rounds from which the figures come; see row.alone
 }
 
 const slice = 10 * time.Millisecond // the minimum length of a timed run

@@ -96,7 +96,7 @@ func (b asks) run(n int) {
 
 func cancellable() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
-	_ = cancel // never called, because the context is used until the process ends
+	_ = cancel // cancel is not called, because the context is used until the process ends
 	return ctx
 }
 

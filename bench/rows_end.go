@@ -176,7 +176,7 @@ func requests(path string) func(n int) {
 	}
 }
 
-// crowded returns a root with n guards in its children, each of which has the same number.
+// crowded returns a root whose children hold n guards in total: each child holds the given number.
 func crowded(n, each int, opts ...ctxshutdown.Option) *ctxshutdown.Swansong {
 	root := ctxshutdown.New(context.Background(), opts...)
 	for i := range n / each {

@@ -251,8 +251,8 @@ func callByHand(ctx context.Context, f func(context.Context) (int, error)) (int,
 // copies even that out.
 const parts = 8
 
-// transfer prepares a sender and a receiver, and returns a function that copies a part from one to
-// the other.
+// transfer prepares a sender and a receiver. Each call of the function that it returns copies one
+// of the parts of 1 GiB from the sender to the receiver.
 func transfer(src, dst func() (io.ReadWriteCloser, io.ReadWriteCloser), wrap func(io.Reader) io.Reader) func(int) {
 	const size = 1 << 30 / parts
 	from, in := src()

@@ -52,11 +52,11 @@ func poolRows() (rs []row) {
 		})
 }
 
-// maxGoexit is the ratio of callbacks that call Goexit to callbacks that return above which the
-// gate fails. Goexit unwinds the goroutine and ends it, which takes some 30 times as long as a
-// return, so the limit of this row, 2, cannot be met. The limit of the next row can be met, because
-// its goroutines also call Goexit. If the time grew with the square of the number of callbacks, the
-// ratio would exceed maxGoexit.
+// maxGoexit is the value of the field gate in the row that compares 4000 callbacks that call Goexit
+// with 4000 callbacks that return. Goexit unwinds the goroutine and ends it, which takes some 30
+// times as long as a return, so this row cannot meet its limit, 2. (A row that compares with
+// goroutines that call Goexit can.) If the time grew with the square of the number of callbacks,
+// the ratio would exceed maxGoexit.
 const maxGoexit = 200
 
 // exitingGoroutines returns a function that starts n goroutines, one after another, each of which
