@@ -399,7 +399,7 @@ func TestWork_HasNoDeadlineAlthoughParentContextHasOne(t *testing.T) {
 }
 
 func TestContexts_InheritValues(t *testing.T) {
-	type other string // a different key type with the same value
+	type other string // other("x") is another key than key("x")
 	for _, source := range sources {
 		t.Run(source.name, func(t *testing.T) {
 			root := ctxshutdown.New(context.WithValue(context.WithValue(t.Context(), key("above"), "above"), key("masked"), "old"))

@@ -63,7 +63,7 @@ func TestShutdown_CompletionWaitsForEveryGuardOfSubtree(t *testing.T) {
 			root := ctxshutdown.New(context.Background())
 			middle := child(root)
 			var guards []*ctxshutdown.Guard
-			for range 1_000 { // so many that the stop of middle takes long, and still runs when root is stopped
+			for range 1_000 { // with so many children, the stop of middle is not over when root is stopped
 				guards = append(guards, child(middle).Guard())
 			}
 			var racing sync.WaitGroup

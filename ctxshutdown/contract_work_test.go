@@ -265,7 +265,7 @@ func (c claim) workEnded(w context.Context, cause error) {
 // hookedContext calls onUnregister when a scope that derives from it unregisters from it. A scope
 // unregisters in the middle of its method Force.
 type hookedContext struct {
-	context.Context // only its method Value is used
+	context.Context // implements the method Value; the other methods are below
 	done            chan struct{}
 	onUnregister    func()
 }

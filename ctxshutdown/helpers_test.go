@@ -15,7 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	os.Unsetenv("CTXSHUTDOWN_TRACE") // tests must not depend on it; those of the variable set it
+	os.Unsetenv("CTXSHUTDOWN_TRACE") // the user may have set it; tests of the variable set it themselves
 	goleak.VerifyTestMain(m)
 }
 

@@ -76,7 +76,7 @@ func TestGuardReport_SummaryCountsGuardsThatStandForNoRequestOrJob(t *testing.T)
 		count   int
 		summary string
 	}{
-		{6, ctxkey.Work{Noun: "callback", Shared: true, Extra: 5}, 6, "loop ×5"}, // five guards of the program, and the one of the callbacks
+		{6, ctxkey.Work{Noun: "callback", Shared: true, Extra: 5}, 6, "loop ×5"}, // five guards of the program, and the guard that the callbacks share
 		{6, ctxkey.Work{Noun: "callback", Count: 3, Shared: true, Extra: 5}, 8, "3 callbacks and loop ×5"},
 		{5, ctxkey.Work{Noun: "callback", Shared: true, Extra: 5}, 5, "loop ×5"},
 		{8, ctxkey.Work{Noun: "handle", Count: 3, Extra: 5}, 8, "3 handles and loop ×5"},

@@ -53,7 +53,7 @@ type waker struct {
 	closed   bool        // finish(true) was called, so no later call of enter registers wake
 	stopFunc func() bool // ends the registration with the context; nil if not registered
 	again    *time.Timer // repeats wake; nil before the first wake
-	wakes    int         // how often the calls that are inside have been woken
+	wakes    int         // how often wake has set a deadline for the calls that have not left yet
 
 	probe sync.Once // lets canWake set the field works only once
 	works bool      // the source accepts deadlines
@@ -131,8 +131,9 @@ func (w *waker) register() {
 }
 
 // finish undoes register, so that the context does not keep the wrapper in memory. If other calls
-// are inside, they must still be woken, so finish registers again, unless forGood is set. The next
-// call registers again, too. The calling goroutine must have left, unless the context has ended.
+// have entered and not left, the end of the context must still wake them. So finish then calls
+// register again, unless forGood is set. The next call of enter calls register again, too. The
+// goroutine that calls finish must have called leave, unless the context has ended.
 func (w *waker) finish(forGood bool) {
 	if w == nil {
 		return
@@ -145,7 +146,7 @@ func (w *waker) finish(forGood bool) {
 	if stop != nil {
 		stop()
 	}
-	if w.calls.Load() > 0 { // a call that enters after this check registers by itself
+	if w.calls.Load() > 0 { // a call of enter after this check calls register itself
 		w.register()
 	}
 }
