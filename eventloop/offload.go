@@ -103,7 +103,7 @@ type offload[T any] struct {
 	// Only the goroutine that has the result uses the fields below: the worker, or the first call
 	// of complete.
 	begun   bool // whether the work was called
-	decided bool // whether settle was called, so that the field named first is valid
+	decided bool // whether the method settle was called, which sets the field first
 	first   bool // whether the work returned or panicked before the context ended
 	result  T
 	err     error
