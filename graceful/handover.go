@@ -27,5 +27,7 @@ func (h *handover) close() (error, bool) {
 	if !h.closed.Swap(true) {
 		return nil, false
 	}
-	return <-h.result, true // give has swapped the flag, and sends the error next, so this does not block for long
+	// The method give has set closed, and sends the error right after that. So this receive
+	// does not block for long.
+	return <-h.result, true
 }

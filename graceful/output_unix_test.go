@@ -45,8 +45,8 @@ func untilWriteFails() {
 	}
 }
 
-// flush is the work of a program. During the drain it writes to standard output, and then it writes
-// to the file that fileVar names.
+// flush is the work of a program. During the drain it writes to standard output. Then it writes to
+// the file whose path is in the environment variable fileVar.
 func flush(s *ctxshutdown.Swansong) error {
 	<-s.Done()
 	untilWriteFails()

@@ -381,7 +381,7 @@ func TestExtend_GivesDrainMoreTimeUpToLimit(t *testing.T) {
 		var got []time.Duration
 		err := b.run(func(r *ctxshutdown.Swansong) error {
 			ask := func(d time.Duration) { got = append(got, graceful.Extend(r, d, "a batch")) }
-			ask(s) // this grants nothing, because no time limit runs while Serving
+			ask(s) // this grants nothing: in the phase Serving there is no time limit to extend
 			<-process(t, r).LameDuck()
 			ask(20 * s) // 15 s are left, so the end moves by 5 s
 			<-r.Done()  // the scope is stopped after 5 s

@@ -207,7 +207,8 @@ func printPhases(s *ctxshutdown.Swansong) {
 	p.Watch(func(st graceful.Status) { fmt.Println(st.Phase, st.Signals) })
 }
 
-// watched is like main1 for a function that calls printPhases itself.
+// watched takes the place of the main function of a program, as main1 does. But it prints no
+// phases: f calls printPhases itself.
 func watched(f func(s *ctxshutdown.Swansong) error, opts ...graceful.Option) error {
 	defer fmt.Println("deferred")
 	ctx := context.Background()

@@ -26,7 +26,7 @@ type waitReporter struct {
 	manager  *manager
 	progress *progressLine
 	timer    *time.Timer   // makes the next report; nil before the beginning of Soft
-	writing  chan struct{} // closed at the end of the report that is being written; nil before the first one
+	writing  chan struct{} // closed when the current report has been written; nil before the first report
 	stopped  bool
 }
 
