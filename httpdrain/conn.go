@@ -119,7 +119,7 @@ func (c *conn) stepUnlock(e connEvent) {
 	}
 }
 
-// record is stepUnlock for a caller that does not hold c.mu.
+// record locks c.mu and calls stepUnlock, which unlocks it. The caller must not hold c.mu.
 func (c *conn) record(e connEvent) {
 	c.mu.Lock()
 	c.stepUnlock(e)

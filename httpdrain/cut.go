@@ -59,7 +59,7 @@ func (c Cut) what() string {
 // the drain was complete. It lists the requests and connections that were not finished.
 type CutError struct {
 	Name  string // name of the server's scope
-	Cut   []Cut  // oldest first; empty if only quiet connections were left
+	Cut   []Cut  // the unfinished requests and connections, oldest first; empty if only quiet connections were left
 	Cause error  // why Work was cancelled
 }
 

@@ -43,7 +43,8 @@ func TestDebug_DrainSendsWholeResponseOnConnectionWithEventStream(t *testing.T) 
 		leave := make(chan struct{})
 		mux := http.NewServeMux()
 		srv := plain2(mux.ServeHTTP)
-		// WriteByteTimeout makes the server write its buffer in pieces.
+		// With WriteByteTimeout, each write of the server has a deadline. If a write has sent a
+		// part of the buffer by then, the server sends the rest in further writes.
 		srv.HTTP2 = &http.HTTP2Config{WriteByteTimeout: 150 * time.Millisecond}
 		ln := listenInMemory()
 		v := startOn(t, ln, srv)

@@ -262,7 +262,8 @@ func connFor(tc *tls.Conn, h http.Handler) *conn {
 	return connOf(tc)
 }
 
-// unencrypted returns the connection without TLS that tc contains, or nil if tc is encrypted.
+// unencrypted returns the connection that net/http has put into tc to serve HTTP/2 without TLS on
+// it. It returns nil if tc is a TLS connection.
 func unencrypted(tc *tls.Conn) net.Conn {
 	if u, ok := tc.NetConn().(interface{ UnencryptedNetConn() net.Conn }); ok {
 		return u.UnencryptedNetConn()

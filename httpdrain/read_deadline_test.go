@@ -111,7 +111,7 @@ func overdue(kept <-chan net.Conn) http.HandlerFunc {
 		select {
 		case c := <-kept:
 			c.SetReadDeadline(past)
-			<-r.Context().Done() // the context ends when the server's read has failed
+			<-r.Context().Done() // net/http cancels it when a read of the connection has failed
 		default: // the second request: kept has no connection left
 		}
 		ok(w, r)

@@ -59,7 +59,7 @@ func nextPhaseIsTimed(now *snapshot) bool {
 // mark, a minute before the snapshot.
 type timeAxis struct {
 	from, to time.Time // the times at the left and the right edge of the drawing
-	origin   time.Time // the first mark; zero if there is none
+	origin   time.Time // the time of the first mark; zero if there is no mark
 }
 
 func newTimeAxis(now *snapshot) timeAxis {

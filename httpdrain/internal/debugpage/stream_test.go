@@ -126,7 +126,7 @@ func TestStream_ShowsDrainWithoutDelayingIt(t *testing.T) {
 		b.Release()
 		synctest.Wait()
 		select {
-		case <-stream.done: // the stream ends at once
+		case <-stream.done: // the stream has ended with the completion of the scope
 		default:
 			t.Error("the scope is complete, but the stream has not ended")
 			stream.leave()
