@@ -141,7 +141,7 @@ func ExampleHealth() {
 	// NOT_SERVING <nil>
 }
 
-// A keepalive Timeout other than the default must be given to Serve too.
+// A program that sets the keepalive Timeout of its grpc.Server must tell Serve the same Timeout.
 func ExampleKeepaliveTimeout() {
 	s := ctxshutdown.New(context.Background())
 	const timeout = 5 * time.Second

@@ -210,7 +210,8 @@ func (c *conn) writeGoAway(id quic.StreamID) {
 	// Without a deadline, Write would block while the client does not read the control stream.
 	c.control.SetWriteDeadline(time.Now().Add(headerTimeout))
 	if _, err := c.control.Write(frame); err != nil {
-		c.control = nil // a part of the frame may have been written, and no frame can follow that
+		// The write may have sent a part of the frame. No other frame can be sent after that.
+		c.control = nil
 	}
 }
 

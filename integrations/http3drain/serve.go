@@ -106,7 +106,7 @@ func ListenAndServe(s *ctxshutdown.Swansong, srv *http3.Server, opts ...Option) 
 	}
 	pc, err := net.ListenPacket("udp", addr)
 	if err != nil {
-		return err // err names the address
+		return err // the text of err contains the address
 	}
 	return Serve(s, srv, pc, opts...)
 }
