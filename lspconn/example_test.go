@@ -117,7 +117,7 @@ func ExampleServer() {
 // wait.
 func ExampleAsync() {
 	ctx := context.Background()
-	answer := make(chan string) // receives the answer of the user
+	answer := make(chan string) // the goroutine that asks the user sends the answer
 	conn, err := lspconn.Start(ctx, lspconn.Server{
 		Command: []string{"gopls"},
 		OnRequest: func(ctx context.Context, method string, params json.RawMessage) (any, error) {

@@ -392,7 +392,7 @@ func TestConn_DeliversRandomMessagesInOrder(t *testing.T) {
 type deliveries struct {
 	mu     sync.Mutex
 	begun  []int        // the messages for which a handler was called, in order
-	open   map[int]bool // the messages whose handlers delay later messages
+	open   map[int]bool // the messages whose handlers now delay the delivery of later messages
 	faults []string
 }
 

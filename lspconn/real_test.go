@@ -49,7 +49,7 @@ var reals = []real{
 	{"vscode-eslint-language-server", []string{bin + "vscode-eslint-language-server", "--stdio"}, "a.js", "javascript", "var a = 1;\nfunction f() { return a; }\n", 0, 900 * time.Millisecond},
 	{"bash-language-server", []string{bin + "bash-language-server", "start"}, "a.sh", "shellscript", "#!/bin/sh\na=1\necho $a\n", 0, 0},
 	{"clangd", []string{"clangd"}, "a.c", "c", "int a = 1;\nint main(void) { return a; }\n", 0, 0},
-	{"ast-grep", []string{bin + "ast-grep", "lsp"}, "c.js", "javascript", "var a = 1;\nfunction f() { return a; }\n", 0, 0}, // started by a wrapper that runs on node
+	{"ast-grep", []string{bin + "ast-grep", "lsp"}, "c.js", "javascript", "var a = 1;\nfunction f() { return a; }\n", 0, 0}, // a script for node, which starts the server
 }
 
 // workspace writes the files that the servers open.
@@ -133,7 +133,9 @@ func (r real) use(t *testing.T, conn *lspconn.Conn, dir string) {
 			if err == nil && !json.Valid(result) {
 				err = fmt.Errorf("the result is %q", result)
 			}
-			var refused *lspconn.ResponseError // eslint and others answer some of these requests with an error
+			// Accept an error in the response: some servers, such as eslint, answer some methods
+			// with one.
+			var refused *lspconn.ResponseError
 			if err != nil && !asResponse(err, &refused) {
 				t.Errorf("%s: %s: %v", r.name, method, err)
 			}

@@ -19,7 +19,7 @@ type stderrTail struct {
 	*proc.Tail
 
 	mu    sync.Mutex
-	total int64  // how many bytes of output had been read when end was computed
+	total int64  // how many bytes of output had been read when the field end was last set
 	end   string // the result that String returned last; String computes it again after new output
 }
 

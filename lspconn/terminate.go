@@ -61,7 +61,7 @@ func (c *Conn) terminate(s schedule, handshake bool) {
 	close(c.done)
 }
 
-// A handshake is the result of draining the queue and sending shutdown.
+// A handshake records what happened when the queue was written and shutdown was sent.
 type handshake struct {
 	attempted         bool
 	err               error     // why the server did not answer shutdown; nil if it did, or if shutdown was not sent
