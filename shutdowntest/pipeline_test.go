@@ -60,8 +60,8 @@ func pipelineScenario(square func(p *pipeline, in <-chan int, out chan<- int)) s
 	return func(t *testing.T, s *ctxshutdown.Swansong) func() {
 		p := &pipeline{s: s}
 		p.run(square)
-		// The stages hold their guards all the time, so these operations on guards add moments in
-		// between.
+		// Run stops the scope before or after an operation on a guard. The stages hold their guards
+		// while they work, so use other guards to let Run stop the scope in the meantime, too.
 		for range 17 {
 			time.Sleep(730 * time.Microsecond)
 			s.Guard().Release()
