@@ -225,7 +225,7 @@ func (r *runner) try(m *mutant) outcome {
 			}
 		}
 	}
-	if !r.tested || m.flags != "" { // -tested says only that the tests pass without flags such as -race
+	if !r.tested || m.flags != "" { // -tested says that the tests have passed, but not with flags such as -race
 		o := r.checkBaseline(baseline{testCommand: m.testCommand})
 		if o.verdict != "" {
 			return o

@@ -361,7 +361,7 @@ func TestEdit_IgnoresCommentsAndIndentation(t *testing.T) {
 	}
 }
 
-// Mutants share a program if they behave in it as in a program of their own.
+// Mutants are built into a shared program if they behave there as in a program of their own.
 func TestBuildShared_SelectsMutantsForSharedProgram(t *testing.T) {
 	test := "# x\ntest: ./n TestAbs_OfNegativeNumber\n"
 	half := test + "in: func Half\n-return x / 2\n+"

@@ -169,7 +169,7 @@ func hasBreak(body *ast.BlockStmt) (found bool) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.ForStmt, *ast.RangeStmt, *ast.SwitchStmt, *ast.TypeSwitchStmt, *ast.SelectStmt, *ast.FuncLit:
-			return false // a break inside such a statement refers to that statement
+			return false // a break inside n does not leave the statement whose body is searched
 		case *ast.BranchStmt:
 			found = found || n.Tok == token.BREAK
 		}

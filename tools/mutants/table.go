@@ -35,7 +35,7 @@ type mutant struct {
 
 // An edit replaces lines of one declaration.
 type edit struct {
-	line  int    // line of the table on which the edit starts
+	line  int    // number of the line, in the file of the table, on which the edit starts
 	place string // where to look: "func (*T).Name", "type T", "const C", "var V" or "file name"
 	lines []editLine
 }
