@@ -144,7 +144,7 @@ func endsWithFunction(pass *analysis.Pass, from *lineages, call, fn inspector.Cu
 			return true
 		}
 		if derives(maker) && !isNamed(maker, "context", "WithValue") && inside.Pos() <= c.Pos() && c.Pos() < inside.End() {
-			return true // lostcancel or lostscope checks that this context ends
+			return true // lostcancel or lostscope reports this context if it may never end
 		}
 	}
 	return inside == fn.Node() && slices.ContainsFunc(l.names, func(n name) bool { return isRun(pass.TypesInfo, fn, n) })

@@ -181,7 +181,7 @@ func isPassedOn(parent inspector.Cursor) bool {
 	}
 }
 
-// enclosing returns the function around cur.
+// enclosing returns the innermost function declaration or literal around cur, or nil.
 func enclosing(cur inspector.Cursor) ast.Node {
 	for fn := range cur.Enclosing((*ast.FuncDecl)(nil), (*ast.FuncLit)(nil)) {
 		return fn.Node()

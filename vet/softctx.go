@@ -46,7 +46,7 @@ parameter may be a soft or a hard context, and is never reported.`,
 	Run:      runSoftCtx,
 }
 
-// A softCheck checks one package.
+// A softCheck is the state of the analyzer softctx while it checks one package.
 type softCheck struct {
 	pass     *analysis.Pass
 	from     *lineages

@@ -19,7 +19,7 @@ func onTheHardTier(s *ctxshutdown.Swansong) []http.Server {
 	}
 }
 
-// The check does not look into the functions that BaseContext calls.
+// The analyzer basecontext does not inspect functions that the function BaseContext calls.
 func belowWork(s *ctxshutdown.Swansong) context.Context {
 	f := func() context.Context { return s }
 	f()

@@ -260,7 +260,7 @@ func switchedTheOtherWay(s *ctxshutdown.Swansong) {
 	}
 }
 
-// The goroutine has the guard, and is checked as if it had acquired it.
+// The function hands the guard over to the goroutine, which must release it on every path.
 func inAGoroutineThatLeaves(s *ctxshutdown.Swansong, full bool) {
 	g, ok := s.TryGuard() // want `the guard g is not released when the function returns at line 271`
 	if !ok {

@@ -126,7 +126,7 @@ func inAHandler(r *http.Request, db *sql.DB) {
 	db.PingContext(s.Work())
 }
 
-// r is another request here.
+// The assignment stores another request in r, with another context.
 func ofRequests(r *http.Request, ctx context.Context, db *sql.DB) {
 	s, _ := ctxshutdown.FromContext(r.Context())
 	r = r.WithContext(ctx)

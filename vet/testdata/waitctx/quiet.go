@@ -20,7 +20,7 @@ func ofItsOwn(ctx context.Context, s *ctxshutdown.Swansong) error {
 	return done.Wait(limit)
 }
 
-// Wait may use the context from which the scope derives.
+// The stop of a scope does not end the context that the scope derives from, so Wait may use it.
 func ofTheCaller(ctx context.Context) error {
 	s := ctxshutdown.New(ctx)
 	return s.Shutdown().Wait(ctx)
