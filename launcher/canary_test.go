@@ -190,7 +190,7 @@ func TestCanaryCheck_IsCancelledWhenItsRollIsSuperseded(t *testing.T) {
 	begin(h, next)
 	h.readUntil("the canary is waited for", step("canary", "pass their check"))
 	awaitFile(t, begun, true)
-	h.close() // the stop does not wait for the command
+	h.close() // the stop does not wait for the command that checks the canaries
 }
 
 // isThere reports whether a process exists.

@@ -456,7 +456,7 @@ func ExampleHistogram() {
 	var stats launcher.Stats = m.Stats()
 	var counts launcher.GroupStats = stats.Groups["sleeper"]
 	var startup launcher.Histogram = counts.Startup
-	within := startup.Buckets() // counts by upper bound
+	within := startup.Buckets() // within[d] is the number of starts that took at most d
 	fmt.Println(startup.Count, "were started,", within[time.Minute], "within a minute")
 	var printed launcher.LogStats = counts.Log
 	fmt.Println(printed.DroppedLines, "lines were lost to a slow disk")

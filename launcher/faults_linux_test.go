@@ -46,7 +46,7 @@ func guardWithoutLog(t *testing.T, speechless bool) {
 	cfg := launcher.Config{Dir: filepath.Join(dir, "d"), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
 	first := startAnother(t, cfg, "").checkLine("ready")
 	awaitInFile(t, statefile.Path(cfg.Dir), `"ready":`)
-	// The directory exists already. If it did not, the guardian would create it.
+	// Wait until the launcher has made the directory logs. Otherwise the guardian would make it.
 	awaitFile(t, filepath.Join(logs, "web-1.log"), true)
 	// Put a file in the place of the directory, so that the guardian cannot open a log in it.
 	if err := errors.Join(os.RemoveAll(logs), os.WriteFile(logs, nil, 0o600)); err != nil {

@@ -357,7 +357,7 @@ func TestKilledLauncher_LeavesNoProcess(t *testing.T) {
 			testkit.Equal(t, "processes", len(b.alive()), 51)
 			pids := guardians(t, first.Process.Pid)
 			first.kill()
-			for _, pid := range pids { // by now the guardian has killed all of them
+			for _, pid := range pids { // when a guardian has ended, the launcher's processes have ended, too
 				awaitEnd(t, pid, tooLong)
 				testkit.Equal(t, "processes without a launcher", len(b.alive()), 0)
 			}
@@ -842,7 +842,7 @@ func TestLauncherDeath_FinishedJobIsNotRunAgain(t *testing.T) {
 		was, is launcher.GroupConfig
 		todo    string
 		next    string // id of the process that the next launcher starts; empty if it starts none
-		message string // message of the group if no process is started
+		message string // expected message of the group; empty if the next launcher starts a process
 	}{
 		"all":                  {done, done, "nothing", "", "completed: all 2 have finished" + policy},
 		"one of two":           {kept(runners("job", 2)), kept(runners("job", 2)), "kill one", "", "1 of 2 has finished, with a failure" + one},

@@ -102,7 +102,7 @@ func TestStop_ShutdownCallStatesRemainingTime(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := group("odd", 1, test.role)
-			g.Shutdown.Poll = pollTimeout // Poll is also the timeout of each call
+			g.Shutdown.Poll = pollTimeout // not only the time between two calls to the process, but also the timeout of each
 			g.Shutdown.TotalDeadline, g.Shutdown.GraceEnforced = test.group, true
 			h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: test.total}).ready()
 			h.Shutdown()

@@ -37,8 +37,9 @@ func init() {
 	}
 }
 
-// refuse makes the kernel return EPERM for a system call of this process from now on. Profiles of
-// containers commonly do the same, and so does Yama if ptrace_scope is not 0.
+// refuse makes the kernel return EPERM for a system call of this process from now on. The seccomp
+// profile of a container commonly refuses system calls in this way. So does the security module
+// Yama if its setting ptrace_scope is not 0.
 func refuse(call uint32) error {
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // loads the number of the system call into the accumulator

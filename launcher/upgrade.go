@@ -54,8 +54,8 @@ type upgrader struct{ manager *Manager }
 
 // upgrade does what Upgrade says. If dry is true, it does only what comes before anything changes.
 // The id identifies the upgrade: a client of the admin service asks for it, to find out whether the
-// new program has taken over. A dry run that succeeds returns
-// the path of the program and the number of processes that it would take over.
+// new program has taken over. A dry run that succeeds returns the path of the program and the
+// number of processes that it would take over.
 func (u *upgrader) upgrade(ctx context.Context, program, reason, id string, dry bool) (path string, processes int, err error) {
 	m := u.manager
 	if path, err = upgrade.Program(program); err != nil {

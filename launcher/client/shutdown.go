@@ -21,7 +21,9 @@ const (
 
 // Causes of the end of a drain's context; see [context.Cause].
 var (
-	ErrDeadline = errors.New("client: the time for the shutdown is over") // the maximum, an enforced grace period, or the time that was granted
+	// ErrDeadline means that the drain has used up its time: Max of the [Request], its Grace if
+	// that is enforced, or the additional time that the launcher has granted.
+	ErrDeadline = errors.New("client: the time for the shutdown is over")
 	ErrSignal   = errors.New("client: a signal ended the drain early")
 )
 

@@ -151,8 +151,8 @@ func TestParse_ReadsEveryKey(t *testing.T) {
 	}
 }
 
-// Every field of the Go API is set by a key of the file, except for these. So testdata/full.yaml
-// has every key.
+// testdata/full.yaml has every key, and so sets every field of the Go API that a key can set. The
+// other fields are listed in withoutKey.
 func TestParse_EveryFieldOfGoAPICanBeSetByKey(t *testing.T) {
 	withoutKey := map[string]string{
 		"Shutdown.TotalDeadline": "total_deadline is for all groups together",

@@ -152,8 +152,9 @@ func fill(v reflect.Value) {
 	}
 }
 
-// The first {port} rolls the group, because its processes have no port yet. In the check of
-// canaries, {port} is not replaced, and rolls nothing.
+// A reload adds a hook with the placeholder {port}. If no other setting of the group contains
+// {port}, the hook rolls the group, because its processes have no port yet. A check of canaries
+// with {port} rolls nothing, because the launcher does not replace the placeholder there.
 func TestDiff_FirstPortPlaceholderInHookRollsGroup(t *testing.T) {
 	const (
 		hook  = ", pre_stop: [{command: drain, args: ['{port}']}]"

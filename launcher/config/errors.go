@@ -13,7 +13,7 @@ type Error struct {
 	Line   int    // the first line is 1; 0 if the error concerns the file as a whole
 	Column int    // the first column is 1
 	Key    string // for example process_groups[0].max_surge; empty if the error does not concern a key
-	Rule   string // says what is expected, what was found, and what to do
+	Rule   string // the text of the error: what is expected, what was found, and what to do
 }
 
 func (e *Error) Error() string {

@@ -154,8 +154,9 @@ func literal(s string) string {
 // [Load], it needs no variables of the launcher's environment, except in state_dir. It waits for no
 // other program: a file that is a pipe or a device is an error.
 //
-// An error is ignored if values were left out because their variables are not set: rules may fail
-// only because of that. But an error at state_dir, or one of the file as a whole, always counts.
+// If a variable is not set, DirOf leaves out the value that contains it. The file may then break a
+// rule only because the value is missing. So DirOf ignores the errors of such a file, except for an
+// error at state_dir and for one that concerns the file as a whole.
 func DirOf(file string) (string, error) {
 	text, err := readFile(file, openForDir)
 	if err != nil {

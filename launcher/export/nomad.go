@@ -239,7 +239,7 @@ func (g group) job() nomadJob {
 	if len(ports.DynamicPorts)+len(ports.ReservedPorts) > 0 {
 		tg.Networks = []nomadNetwork{ports}
 	}
-	if g.Job { // Nomad refuses a batch job with an update
+	if g.Job { // Nomad refuses a batch job that has an update block
 		return nomadJob{g.Name, g.Name, "batch", []nomadGroup{tg}}
 	}
 	update := g.update()

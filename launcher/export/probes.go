@@ -157,7 +157,8 @@ func (g group) setKubernetesProbes(con *container) {
 		return
 	}
 	con.StartupProbe, con.ReadinessProbe, con.LivenessProbe = g.kubernetesProbe("startupProbe"), g.kubernetesProbe("readinessProbe"), g.kubernetesProbe("livenessProbe")
-	// A startupProbe has no successThreshold other than 1, which 0 leaves to the default.
+	// Kubernetes accepts only 1 as the successThreshold of a startupProbe. The field 0 is left out
+	// of the manifest, and 1 is the default.
 	if con.StartupProbe == nil && con.ReadinessProbe != nil {
 		starting := *con.ReadinessProbe
 		starting.SuccessThreshold, starting.PeriodSeconds = 0, 1
@@ -207,7 +208,7 @@ func (g group) nomadChecks() (checks []nomadCheck, ports []nomadPort) {
 		}
 		m := g.maskedProbe(p.key)
 		c := nomadCheck{Name: p.key, Interval: max(p.Period, time.Second), Timeout: max(p.Timeout, time.Second)}
-		if p.key == "readinessProbe" && len(p.Exec.Command) == 0 { // Nomad has no thresholds for commands
+		if p.key == "readinessProbe" && len(p.Exec.Command) == 0 { // Nomad has no thresholds for checks that run a command
 			c.FailuresBeforeCritical = p.FailureThreshold
 			if p.SuccessThreshold > 1 {
 				c.SuccessBeforePassing = p.SuccessThreshold

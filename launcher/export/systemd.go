@@ -165,8 +165,8 @@ func (u *unit) setType(g group) {
 	}
 }
 
-// systemdRestart returns the restart policy. systemd does not restart a oneshot unit that has
-// succeeded, so a job whose policy is always gets on-failure, and a gap.
+// systemdRestart returns the value of Restart in the unit. systemd does not restart a oneshot unit
+// that has succeeded. So a job whose policy is always gets on-failure, which is reported as a gap.
 func (g group) systemdRestart() string {
 	if g.Restart.Policy == launcher.Always && g.Job {
 		return "on-failure"

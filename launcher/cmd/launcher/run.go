@@ -201,7 +201,8 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 	// handles SIGHUP until it ends, also while it starts and while it drains.
 	outlivePipes()
 	hangup := make(chan os.Signal, 1)
-	if cfg.Reread != nil || !signal.Ignored(syscall.SIGHUP) { // nohup ignores SIGHUP, and without a file the launcher respects that
+	// Without a file to reload, a launcher that runs under nohup goes on ignoring SIGHUP.
+	if cfg.Reread != nil || !signal.Ignored(syscall.SIGHUP) {
 		signal.Notify(hangup, syscall.SIGHUP)
 	}
 	var m *launcher.Manager

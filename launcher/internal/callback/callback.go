@@ -13,8 +13,9 @@ import (
 	"github.com/swansong-go/swansong/internal/panics"
 )
 
-// A PanicError reports that a callback panicked or called [runtime.Goexit]. The documentation of
-// each field of launcher.Config says how the failed call is treated.
+// A PanicError reports that a callback panicked or called [runtime.Goexit]. How the launcher goes
+// on after the failed call depends on the callback. It is documented at the field of
+// launcher.Config that contains the callback.
 type PanicError struct {
 	Callback string // name of the function, such as "Router.Add"
 	Value    any    // the value of the panic, or [panics.ErrGoexit]

@@ -76,8 +76,9 @@ func (c *Controller) ResumeFrom(h *Handoff, r statefile.Group) {
 			r.Config, r.Source = configured.Config, configured.Source
 		}
 	}
-	// The configuration that was loaded last need not be the one that the group wants, for instance
-	// after a rollback. Then the configuration that was loaded last is that of the newest revision.
+	// The earlier program may have loaded the configuration of this program before: it is then the
+	// one that the group wants or, after a rollback, that of the newest revision. If it is neither,
+	// it has changed.
 	if !sameConfig(*c.Config(), configured.Config) && !sameConfig(c.revisions.ByNumber[newest].Config, configured.Config) {
 		c.changed = configured
 	}

@@ -49,7 +49,7 @@ func (r *Result) set(err error) {
 // Done returns a channel that is closed when the result is known.
 func (r *Result) Done() <-chan struct{} { return r.done }
 
-// Instead says what the group does if the order has begun no roll; otherwise it is empty.
+// Instead returns what the group does instead of a roll, or "" if the order has begun a roll.
 func (r *Result) Instead() string { return r.instead }
 
 // Err returns the result. It must not be called before the channel of Done is closed.

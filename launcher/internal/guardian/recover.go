@@ -22,7 +22,7 @@ import (
 // come, ports, finished jobs, and the configuration of the processes.
 type leftovers struct {
 	kept      []proc.Marked // processes to adopt, oldest first
-	doomed    []proc.Marked // processes that were to die with their launcher
+	doomed    []proc.Marked // processes that should have been ended when their launcher died
 	guardians []proc.Adoptable
 }
 

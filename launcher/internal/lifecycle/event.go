@@ -50,7 +50,7 @@ type Event struct {
 
 // Said is what a process has reported about itself and will not report again.
 type Said struct {
-	Ready    bool `json:"said_ready,omitempty"`    // the process has said that it is ready, or need not say so with its protocol
+	Ready    bool `json:"said_ready,omitempty"`    // the process has reported that it is ready, or its protocol has no such report
 	Stopping bool `json:"said_stopping,omitempty"` // the process has sent STOPPING=1 before it was asked to stop
 }
 

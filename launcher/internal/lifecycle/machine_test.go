@@ -569,8 +569,8 @@ func TestMachine_KillsProcessInTimeWhateverHappens(t *testing.T) {
 	}
 }
 
-// States only move forward, except from BLOCKED to DRAINING and from READY to WARMING. An ended
-// process keeps its state.
+// The state of a process only moves forward, except from BLOCKED back to DRAINING and from READY
+// back to WARMING. An ended process keeps its state.
 func TestState_OnlyMovesForwardExceptWarmingAndBlocked(t *testing.T) {
 	for from := lifecycle.Spawning; from <= lifecycle.Gone; from++ {
 		for to := lifecycle.Spawning; to <= lifecycle.Gone; to++ {
@@ -589,7 +589,7 @@ func TestShutdown_AsksWhatDrainWaitsForShortlyBeforeDeadline(t *testing.T) {
 	for name, test := range map[string]struct {
 		cfg   spec.Group
 		limit time.Duration // the total deadline of a launcher that is stopped itself; 0 if the launcher goes on
-		end   time.Duration // the deadline of the process, at which it is sent SIGTERM
+		end   time.Duration // when the process is to be sent SIGTERM, as time since its stop began
 	}{
 		"maximum":             {config(nil), 0, 10 * time.Second},
 		"enforced grace":      {config(enforced), 0, 3 * time.Second},

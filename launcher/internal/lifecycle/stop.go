@@ -163,7 +163,7 @@ func (m *Machine) onStatus(e Event) []Action {
 		m.graceOver = false
 		actions = append(actions, Action{Kind: DoReportGrace})
 	}
-	if e.Status == nil { // a failed call says nothing about the process, so the deadline stays
+	if e.Status == nil { // a failed call says nothing about the drain, so its deadline stays
 		// Keep the last message of a process whose drain is complete: it says more than the error.
 		if !m.complete {
 			m.Message = e.Err

@@ -58,8 +58,8 @@ func (m *Machine) tick(now time.Time) []Action {
 		}
 		if m.pollDue(now) {
 			actions := m.call(now, DoAskReadiness, 0)
-			// Schedules nothing if liveness checks are turned off: then the call was only the first
-			// one after an adoption.
+			// This schedules nothing if liveness checks are turned off. In that case DoAskReadiness
+			// was due once, because the process has been adopted.
 			m.scheduleLivenessCheck(now)
 			return actions
 		}

@@ -45,7 +45,7 @@ type File struct {
 	checkedAt time.Time // when the open file was last compared with the file that is at path now
 	err       error     // the last error of a write
 	failed    int       // number of lines that were lost since the last successful write
-	torn      bool      // a part of the last lost line is in the file
+	torn      bool      // the file ends with a part of a line whose write has failed
 
 	onError    func(error)
 	reportedAt time.Time // when onError was last called

@@ -28,8 +28,8 @@ func ReadLines(r io.Reader, maxLine int, masker func() *mask.Masker, f func(line
 	buf := make([]byte, 0, min(4<<10, maxLine)) // small at first, because most processes print short lines; it grows when necessary
 	for {
 		if keeper != nil {
-			// Keep gets what has been read of the next line. If that begins with the rest of a
-			// secret whose beginning has been masked already, the rest is left out.
+			// Pass to Keep the part of an incomplete line that has been read. If this part begins
+			// with the end of a secret whose beginning has been masked already, leave that end out.
 			keeper.Keep(buf[min(s.covered, len(buf)):])
 		}
 		n, err := r.Read(buf[len(buf):cap(buf)])

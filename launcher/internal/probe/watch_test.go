@@ -15,7 +15,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// A verdict needs the number of equal results in a row, and a different result begins a new row.
+// In this test, two successes in a row are needed for the verdict success, and three failures in a
+// row for the verdict failure. A different result begins a new row.
 func TestThreshold_NeedsEqualResultsInARow(t *testing.T) {
 	threshold := probe.Threshold{Success: 2, Failure: 3}
 	var got strings.Builder

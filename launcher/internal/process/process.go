@@ -132,7 +132,7 @@ type stopTimes struct {
 
 // An earlier is the state that an adopted process had under the previous launcher.
 type earlier struct {
-	state lifecycle.State // 0 if the state is not known, or when this launcher knows that the process has left it
+	state lifecycle.State // 0 if it is not known, and as soon as this launcher knows a later state of the process
 	since time.Time       // when the process entered state
 }
 

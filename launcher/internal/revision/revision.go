@@ -72,8 +72,9 @@ type Shortfall struct {
 	Failed     int  // number of processes in Finished that ended with a failure
 }
 
-// Orders returns what a later revision keeps: that the group is stopped, and, if the number in the
-// configuration has not changed, by how many processes orders have changed it.
+// Orders returns the orders of operators that also hold for a later revision: that the group is
+// stopped, and by how many processes it is scaled down or up. The latter holds only if sameNumber
+// is set: both revisions are configured with the same number of processes.
 func (s Shortfall) Orders(sameNumber bool) Shortfall {
 	kept := Shortfall{Stopped: s.Stopped}
 	if sameNumber {

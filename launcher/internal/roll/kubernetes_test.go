@@ -102,7 +102,7 @@ func afterEvent(t *testing.T, event string, minReady bool, then versions) versio
 	return n
 }
 
-// A decision tells which instances were started and stopped between two states.
+// A decision says how many instances were started and stopped between two states of a roll.
 type decision struct {
 	Started int    // number of started instances of the version that the roll leads to
 	Stopped [2]int // numbers of stopped instances by version

@@ -86,7 +86,7 @@ func (f Failure) String() string {
 // A Step is the result of [Roll.Next].
 type Step struct {
 	Change  Change
-	Action  Action   // what the caller has to do if Change is GoesOn
+	Action  Action   // what the caller does next; set only if Change is GoesOn
 	Notices []string // messages for the log
 }
 
@@ -94,7 +94,7 @@ type Step struct {
 type Change int
 
 const (
-	GoesOn    Change = iota // the roll continues: the caller does the action
+	GoesOn    Change = iota // the roll continues: the caller does the Action of the Step
 	TurnsBack               // the caller calls Rollback, with the Config of the revision From
 	Pauses                  // the roll is paused until the caller resumes it or rolls it back; the caller keeps From for that
 	Ends                    // the roll has ended: Phase says how

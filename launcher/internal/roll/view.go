@@ -6,7 +6,7 @@ import "time"
 type Version int
 
 const (
-	Old Version = iota // the version of every instance that is not New
+	Old Version = iota // the roll has not brought the instance
 	New
 )
 

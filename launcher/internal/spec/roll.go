@@ -20,8 +20,9 @@ func (g Group) RollConfig(desired int) roll.Config {
 		OnFailure: map[RollFailure]roll.OnFailure{Pause: roll.Pause, Rollback: roll.Rollback, Continue: roll.Continue}[g.Roll.OnFailure],
 	}
 	if c.MaxSurge == 0 {
-		// Without surge, one process must be allowed to be missing. MinHealthy was checked against
-		// g.Desired only, and desired can be smaller.
+		// Without surge, a roll stops a process before it starts the next. So it cannot go on
+		// unless MinHealthy is less than the number of processes. MinHealthy was checked against
+		// the configured number, g.Desired. The present number, desired, can be smaller.
 		c.MinHealthy = max(0, min(c.MinHealthy, desired-1))
 	}
 	if g.Roll.Retry != Manual {

@@ -24,7 +24,7 @@ type Config struct {
 
 // An Admin says where operators can connect to the launcher, besides the socket in its directory.
 type Admin struct {
-	Address string // empty means that only the socket is available
+	Address string // TCP address; if empty, operators can connect to the socket only
 	TLS     TLS
 }
 

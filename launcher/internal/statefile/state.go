@@ -53,8 +53,8 @@ type Process struct {
 	Revision     int             `json:"revision"`
 	Digest       string          `json:"digest"`             // digest of Config; see [Digest]
 	Config       spec.Group      `json:"config"`             // configuration of the process; see [WithoutSecrets]
-	Adoptable    proc.Adoptable  `json:"process"`            // the PID in Adoptable is 0 if the process was about to be started
-	State        lifecycle.State `json:"state,omitempty"`    // 0 if the launcher that wrote the file did not record the state
+	Adoptable    proc.Adoptable  `json:"process"`            // identifies the process; its PID is 0 if the process was about to be started
+	State        lifecycle.State `json:"state,omitempty"`    // 0 in the file of an earlier version, which did not record the state
 	Since        int64           `json:"since,omitempty"`    // when the process entered State
 	ReadyAt      int64           `json:"ready,omitempty"`    // when the process became ready
 	StopAt       int64           `json:"stop_at,omitempty"`  // when the stop of the process was ordered
@@ -149,7 +149,7 @@ func Digest(g spec.Group) string {
 		User     string        `json:",omitempty"`
 		Rlimits  []spec.Rlimit `json:",omitempty"`
 		Limits   spec.Limits   `json:",omitzero"`
-		Port     bool          `json:",omitempty"` // whether the launcher chooses a port for the process, be it only for a hook
+		Port     bool          `json:",omitempty"` // whether the launcher chooses a port for the process, even if only a hook uses it
 	}{g.Command, g.WorkDir, g.Env, g.Protocol, g.Transport, g.Listen, g.Log, g.OnLauncherDeath, nil, g.Watchdog, g.ClearEnv, "", g.Rlimits, spec.Limits{}, g.UsesPort()}
 	if probes := g.Probes(); slices.ContainsFunc(probes, spec.Probe.IsSet) {
 		d.Probes = probes

@@ -136,8 +136,8 @@ func (w *Writer) loop() {
 		select {
 		case <-w.changed:
 		case <-retry.C:
-			// After a write for a change, the pause before the next retry stays as it is. Otherwise
-			// many changes would lengthen it.
+			// Each retry doubles the pause before the next one. A write because of a change does
+			// not: otherwise many changes in a short time would lengthen the pause.
 			pause = min(2*pause, maxRetryPause)
 		case <-w.quit:
 			return

@@ -71,7 +71,7 @@ func TestWriter_RetriesFailedWriteWithBackoff(t *testing.T) {
 			}
 			return pauses, clear
 		}
-		<-writes // the write that Start makes
+		<-writes // skip the first write, which Start makes
 		const ms = time.Millisecond
 		pauses, clear := fail(2 * time.Minute)
 		testkit.Equal(t, "pauses", pauses, []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 6400 * ms, 12800 * ms,

@@ -102,7 +102,7 @@ type Taken struct {
 	Failed string // why the upgrade has failed, if this is the program that had handed over; else empty
 
 	files   map[int]*os.File // the files that were handed over, by number
-	used    map[int]bool     // the numbers of files that Done must not close
+	used    map[int]bool     // the numbers of files in use, which Done does not close
 	handoff *os.File
 }
 

@@ -17,7 +17,8 @@ import (
 // A program that does not understand the state of the processes reads the rest of the handoff, so
 // that it can go back.
 func TestTake_ReturnsRestOfHandoffIfStateHasUnknownField(t *testing.T) {
-	lines := map[string][2][]byte{"web-1": {[]byte("half a line"), nil}} // comes after the state in the JSON, as the files do
+	// In the JSON of a Handoff, Kept comes after State, as the numbers of the open files do.
+	lines := map[string][2][]byte{"web-1": {[]byte("half a line"), nil}}
 	text, err := json.Marshal(upgrade.Handoff{Version: upgrade.Version, Dir: "/d", State: statefile.State{Containment: proc.Containment{Mark: "m"}}, Kept: lines})
 	if err != nil {
 		t.Fatal(err)

@@ -38,7 +38,7 @@ const (
 type life string
 
 const (
-	prompt    life = "prompt"    // the pods end at once, and become ready one after the other
+	prompt    life = "prompt"    // a pod ends as soon as it is deleted, and the pods become ready one after the other
 	slow      life = "slow"      // a pod ends only when the simulation has no other event left
 	crashing  life = "crashing"  // some pods crash after becoming ready, some become ready late, and events come in any order
 	proving   life = "proving"   // the pods behave as in crashing, and a pod is available only some time after it has become ready
@@ -48,8 +48,8 @@ const (
 
 // grid returns traces for every small Deployment and every life.
 func grid(version string, largest int) []*trace {
-	// The life supersede was added last and stays last: the random choices of a trace depend on the
-	// number of the trace, and must stay as they are in the other traces.
+	// The traces with the life supersede come after all others. The random choices of a trace
+	// depend on its number, so a trace that was inserted before others would change them.
 	return append(gridOf(version, largest, prompt, slow, crashing, proving, undo), gridOf(version, largest, supersede)...)
 }
 
