@@ -100,7 +100,7 @@ func (t *Tree) number() {
 	}
 }
 
-// current returns a hash of which stripes node i has.
+// current returns a hash that tells which stripes node i uses now: it can have grown others before.
 func (t *Tree) current(i int) Hash {
 	return Hash(3).Add(uint64(slices.Index(t.stripes[i], t.nodes[i].stripes.Peek())))
 }

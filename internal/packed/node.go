@@ -372,7 +372,7 @@ func (n *Node) resolve(e *effects) {
 // OnComplete, and a panic.
 type effects struct {
 	completed []*Node // nodes for which the method run calls Owner.OnComplete
-	misuse    string  // the text of the panic of Stop; see fold
+	misuse    string  // the text of a panic, which the caller raises; empty if there is none
 }
 
 // run calls OnComplete of the owners of completed nodes. The caller holds no lock.

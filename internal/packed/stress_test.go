@@ -64,7 +64,7 @@ type counter interface {
 	isComplete() bool
 }
 
-// A tree is a line of scopes.
+// A tree is a chain of scopes, in which each scope except for the leaf has one child.
 type tree struct {
 	root, leaf counter
 	nodes      map[string]*packed.Node // the nodes, if the tree uses the real implementation
@@ -291,7 +291,7 @@ func (p *population) work(r *rand.Rand, n int) {
 			p.withGuard(m, nil)
 		case dice < 140:
 			p.checkDone(m, above)
-		case dice < 160: // a second guard while one is held, like Clone
+		case dice < 160: // acquires a second guard while one is held, as Clone does
 			p.withGuard(m, func() { p.withGuard(m, nil) })
 		case dice < 180:
 			p.checkGrandchild(m)

@@ -125,7 +125,7 @@ func (n *Node) noteCollision() {
 		c = now
 	}
 	if c&0xff > manyCollisions {
-		return // contention in this window was already handled
+		return // noteCollision has already reacted to the collisions in this time window
 	}
 	c++
 	n.collisions.Store(c)

@@ -135,7 +135,7 @@ func (c *container) near() (found []Member, complete bool) {
 	return found, false
 }
 
-// members returns the living processes of the container, except for the leader, which is the
+// members returns the living processes that c holds together, except for the leader, which is the
 // process that Start has started.
 func (c *container) members() []Member {
 	var found []Member

@@ -17,7 +17,8 @@ func findMarked(variable string) (found []Marked) {
 		if found, unsure = scanForMarked(variable); !unsure {
 			break
 		}
-		time.Sleep(time.Millisecond) // poll: no event tells that an unknown environment has become known
+		// Poll: no event tells that a process has executed its program and so has an environment.
+		time.Sleep(time.Millisecond)
 	}
 	slices.SortFunc(found, func(a, b Marked) int { return cmp.Or(cmp.Compare(a.Born, b.Born), cmp.Compare(a.PID, b.PID)) })
 	return found
@@ -42,9 +43,9 @@ func scanForMarked(variable string) (found []Marked, unsure bool) {
 		}
 		env := strings.Split(string(text), "\x00")
 		marks := marksIn(env)
-		// The environment has the marks of all containers that the process is in. The last mark is
-		// that of the container of the process alone, the mark before it that of the containment in
-		// which the process was started.
+		// The environment has a mark for each containment that the process is in, the outermost
+		// first. Start has added the last mark, for this process and its descendants only. The mark
+		// before that is the mark of the containment in which the process was started.
 		if len(marks) < 2 || !slices.Contains(env, variable) {
 			continue
 		}
@@ -64,7 +65,8 @@ func (m Member) isOfThisUser() bool {
 }
 
 // containmentCgroup returns the cgroup of the containment of a process. That is the parent of the
-// cgroup of the process, if both cgroups were made for containers, and otherwise "".
+// cgroup of the process. If the name of the parent shows that this package has not made it, the
+// result is "".
 func containmentCgroup(pid int) string {
 	dir := filepath.Dir(cgroupOf(procFile(pid, "cgroup")))
 	if !strings.HasPrefix(filepath.Base(dir), cgroupPrefix) {

@@ -110,8 +110,8 @@ func (b *envlessProcesses) settled(m Member, all []Member) bool {
 			alive[processID{m.PID, m.start}] = since
 		}
 	}
-	// The new map of processes without an environment omits processes that have ended. If it omits
-	// one that is alive, only the time for which that process has had no environment begins again.
+	// Forget the processes that have ended. The slice all may lack a process that is alive. For
+	// such a process, the measurement of the time without an environment begins again.
 	b.since = alive
 	return false
 }

@@ -32,7 +32,7 @@ func (p Containment) EndStrays(children, known []Adoptable, deadline time.Time) 
 		if !ok || m.start != k.Born || isKnown(k.PID) {
 			continue
 		}
-		// Only reap a zombie: a signal to its process group could reach processes in known.
+		// Reap a zombie without a signal: its process group can contain processes in known.
 		if m.zombie {
 			if fd := pidfdOpen(k.PID); fd >= 0 {
 				f := pollable(fd)

@@ -21,7 +21,7 @@ type List struct {
 	// Nameable is the number of all requests, including those that are not in Named.
 	Nameable int
 
-	kinds   map[kind]int     // the numbers of requests, jobs and so on
+	kinds   map[kind]int     // how many pieces of work there are of each kind, such as requests or jobs
 	waiting map[kind]int     // guards that only wait for others; named if no others are held
 	traced  ctxkey.NamedWork // the oldest of the guards that were passed to AddTraced
 }

@@ -147,7 +147,7 @@ func TestDeploymentFile_PhasesFitGracePeriod(t *testing.T) {
 		t.Error("a program that drains would fail its liveness probe")
 	}
 
-	// The other manifests are for the pods of the Deployment.
+	// The other manifests must select the pods of the Deployment, or name the Deployment.
 	service := is(t, "service.yaml", decode[corev1.Service](t, "service.yaml"), "v1", "Service", func(s corev1.Service) metav1.TypeMeta { return s.TypeMeta })
 	if !labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pod.Labels)) {
 		t.Error("the Service selects other pods")

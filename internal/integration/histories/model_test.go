@@ -18,7 +18,7 @@ const (
 	refuse                   // a TryGuard of this scope is refused
 	countBriefly             // a TryGuard in the subtree is counted before it is refused
 	admit                    // a TryGuard of this scope is counted while the scope is running
-	state                    // State is called
+	state                    // the method State returns the state of this scope
 	request                  // a completion is requested
 	poll                     // the channel of a completion is checked for being closed
 )
