@@ -50,7 +50,7 @@ type opener = func(name string) (*os.File, error)
 // run -f <(make-config) reads at the start: nothing may ever write to that pipe again, and opening
 // it would wait forever.
 func openAgain(name string) (*os.File, error) {
-	return regular.Open(name, ", so the launcher can read it only once, at its start; to reload or upgrade, use a regular file")
+	return regular.Open(name, ", so the launcher can read it only once, at its start; use a regular file")
 }
 
 // openForDir opens a file for [DirOf].

@@ -13,7 +13,7 @@ import (
 )
 
 // onlyOnce is the last part of the error for a file that a launcher could not read again.
-const onlyOnce = " cannot be read: it is no regular file, so the launcher can read it only once, at its start; to reload or upgrade, use a regular file"
+const onlyOnce = " cannot be read: it is no regular file, so the launcher can read it only once, at its start; use a regular file"
 
 // pipe creates a named pipe.
 func (s *site) pipe(name string) string {
@@ -95,6 +95,32 @@ func TestReload_RefusesNamedPipeAsEnvFile(t *testing.T) {
 	d.cmd.Process.Signal(syscall.SIGHUP)
 	d.waitForLog("msg=reload error=\"" + want)
 	testkit.Equal(t, "exit code of the launcher", d.stop(), 0)
+}
+
+// recover reads no pipe as the configuration file, in env_file, or as the state file. So it never
+// waits for a program that writes to the pipe, and does not take from a pipe what the next launcher
+// is to read. A launcher does not read a pipe as its state file, either.
+func TestRecover_RefusesNamedPipe(t *testing.T) {
+	s := newSite(t, web+"    env_file: [DIR/env]\n")
+	pipe := s.pipe("env")
+	wrote := make(chan error, 1)
+	go func() { wrote <- os.WriteFile(pipe, []byte("A=1\n"), 0o600) }()
+	t.Cleanup(func() { // give the pipe a reader, so that the goroutine that writes ends
+		if f, err := os.OpenFile(pipe, os.O_RDWR, 0); err == nil {
+			defer f.Close()
+		}
+		<-wrote
+	})
+	s.refuses(pipe+":"+onlyOnce, "recover", "-f", pipe)
+	s.refuses(pipe+":"+onlyOnce, "recover", "-f", pipe, "--dir", s.dir)
+	s.refuses(s.file()+":6:16: process_groups[0].env_file[0]: "+pipe+onlyOnce, "recover", "-f", s.file())
+	state := s.pipe("state.json")
+	t.Cleanup(func() { release(state) })
+	for _, args := range [][]string{{"recover"}, {"run", "--", command}} {
+		s.refuses("launcher: cannot use the state file "+state+": open "+state+": it is no regular file; the file is unchanged: restore the right one, or move it away to start without it. "+
+			"Processes that an earlier launcher has kept then run on unmanaged, and have to be ended by hand: they have SWANSONG_DIR="+s.dir+" in their environment",
+			append([]string{args[0], "--dir", s.dir}, args[1:]...)...)
+	}
 }
 
 // A command that needs the file only to find the launcher's directory does not read a named pipe,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,7 +15,8 @@ import (
 // afterwards: the processes exist in any case.
 //
 // It does not talk to a launcher, and works only while none runs: launcher.Recover takes the lock
-// of the directory. The file of -f is checked as for run, because the next launcher will use it.
+// of the directory. The file of -f is checked as for run, because the next launcher will use it,
+// but pipes are refused: what recover would read from a pipe would be lost to the next launcher.
 func recoverCommand(at *place) *cobra.Command {
 	var dry, asJSON bool
 	cmd := &cobra.Command{
@@ -27,18 +29,15 @@ func recoverCommand(at *place) *cobra.Command {
 			"which groups were scaled down, and which jobs had finished. The next launcher replaces the processes in a roll, because it does not know what they were started with.",
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg := launcher.Config{}
+			cfg := launcher.Config{Dir: config.DefaultDir()}
 			if at.file != "" {
-				c, err := config.Load(at.file)
+				c, _, err := config.LoadAgain(at.file)
 				if err != nil {
 					return err
 				}
 				cfg = c.Launcher()
 			}
-			var err error
-			if cfg.Dir, err = at.directory(); err != nil {
-				return err
-			}
+			cfg.Dir = cmp.Or(at.dir, cfg.Dir)
 			found, err := launcher.Recover(cfg, dry)
 			switch {
 			case found != nil && asJSON:

@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/swansong-go/swansong/launcher/internal/regular"
 )
 
 // An envelope is the outermost object of the file. The checksum detects a file that was damaged or
@@ -55,11 +58,16 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Cause }
 
 // Read returns the state that an earlier launcher has written, and a zero State if there is none.
-// An error is an [*Error].
+// An error is an [*Error]. A pipe is an error: to read it could wait without a limit.
 func Read(path string) (s State, err error) {
-	text, err := os.ReadFile(path)
+	f, err := regular.Open(path, "")
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
+	}
+	var text []byte
+	if err == nil {
+		defer f.Close()
+		text, err = io.ReadAll(f)
 	}
 	if err == nil {
 		s, err = decode(text)
