@@ -41,7 +41,7 @@ type row struct {
 	steady int  // a timed run lasts this many times as long as in other rows; 0 means 1
 }
 
-// rare is the value of allocs for operations that do not allocate each time.
+// rare is the value of the field allocs for an operation that allocates memory only now and then.
 const rare = -1
 
 // A result has the measurements of a row.

@@ -64,7 +64,8 @@ func followBefore(lines <-chan string, out io.Writer) error {
 
 func TestMigrate_TombMayLeaveAcceptedLineAsDocumented(t *testing.T) {
 	lines := make(chan string, 1)
-	lines <- "one" // select may write it or leave it in the channel
+	// The select of followBefore may receive this line and write it, or leave it in the channel.
+	lines <- "one"
 	var out bytes.Buffer
 	if err := followBefore(lines, &out); err != nil {
 		t.Error(err)

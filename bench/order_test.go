@@ -18,7 +18,9 @@ func TestOrder_LspconnDeliversMessagesAsServerSentThem(t *testing.T) {
 func TestOrder_MeasurementNoticesReorderedMessages(t *testing.T) {
 	for _, c := range orderClients()[1:] {
 		noted := 0
-		for try := 0; noted == 0 && try < 10; try++ { // on a busy machine, no response may overtake its notification in one try
+		// On a busy machine, a try may see no response before its notification. So try up to ten
+		// times.
+		for try := 0; noted == 0 && try < 10; try++ {
 			noted = c.overtakes(10)
 		}
 		inverted, _ := c.inversions(burst)

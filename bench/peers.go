@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/waitgroup"
 )
 
-// jobs are the tasks that a library for graceful stops may do.
+// jobs are the operations in which libraries for graceful stops are compared. A library need not
+// support all of them.
 var jobs = []struct{ name, says string }{
 	{"admit", "accept a piece of work unless stopped, and finish it"},
 	{"admit, 2 goroutines", "the same in two goroutines at once"},

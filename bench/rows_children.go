@@ -168,7 +168,7 @@ func (f *family) stopAndCheckStd(int) {
 	f.checkErr()
 }
 
-// checkErr calls Err of each child.
+// checkErr calls Err of each child, which must not be nil after the stop of the parent.
 func (f *family) checkErr() {
 	for _, child := range f.kept {
 		if child.(context.Context).Err() == nil {

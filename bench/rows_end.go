@@ -188,8 +188,9 @@ func crowded(n, each int, opts ...ctxshutdown.Option) *ctxshutdown.Swansong {
 	return root
 }
 
-// manyReported is the gate of reports. The target is 50 ms, the gate 75 ms, and the peer takes 20
-// ms, so the ratio may be 75 / 20.
+// manyReported is the field gate of the rows about reports: the largest ratio of our time to that
+// of the peer. The target of a report is 50 ms, and the gate is one and a half times the target, 75
+// ms. The peer takes 20 ms, so the ratio may be 75 / 20.
 const manyReported = 3.75
 
 const byHand = "a map of the guards with a lock, counted and sorted"

@@ -61,7 +61,7 @@ func (rs *runs) write(name string) error {
 	if err != nil {
 		return err
 	}
-	err = csv.NewWriter(f).WriteAll(rs.records) // WriteAll also calls Flush
+	err = csv.NewWriter(f).WriteAll(rs.records) // WriteAll also flushes the writer
 	return errors.Join(err, f.Close())
 }
 
