@@ -157,7 +157,8 @@ func (s *Swansong) Err() error {
 	}
 	parent := s.parentContext()
 	if up := s.parentScope(); up != nil {
-		up.derive() // then up has a standard context, so Err of up need not ask every scope above it
+		// Give the parent scope a standard context. Then its Err need not ask every scope above it.
+		up.derive()
 	}
 	if parent.Err() == nil {
 		return nil

@@ -297,7 +297,8 @@ func TestCompletion_StaysResolvedWhenGuardIsAcquiredLater(t *testing.T) {
 				for range 2_500 {
 					older := root.Completion().Done()
 					g := root.Guard()
-					wasClosed := testkit.IsClosed(older) // true if older resolved while no guard was held
+					// If older is closed now, it resolved before root.Guard returned.
+					wasClosed := testkit.IsClosed(older)
 					newer := root.Completion().Done()
 					for range 20 { // look several times, because another goroutine may be about to close a channel by mistake
 						if testkit.IsClosed(newer) || !wasClosed && testkit.IsClosed(older) {

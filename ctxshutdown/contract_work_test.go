@@ -158,7 +158,7 @@ func TestWork_EndsAtCompletionOrForce(t *testing.T) {
 			k := child(middle)
 			s.Shutdown()
 			late := k.Guard()
-			middle.Shutdown() // with the cause that s has, too
+			middle.Shutdown() // both s and middle have the cause ErrShutdown
 			w := k.Work()
 			c.isTrue("the Work has not ended", w.Err() == nil)
 			late.Release()
@@ -219,8 +219,7 @@ func TestWork_EndsAtCompletionOrForce(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			// From here on the test does not call State or Completion: Work must end even if
-			// neither is called.
+			// Work must end although the test calls neither State nor Completion from here on.
 			c.isTrue("the Work of an idle scope ends at the deadline", works[1].Err() != nil)
 			c.isTrue("the Work of a scope with a guard below does not end at the deadline", works[0].Err() == nil && works[2].Err() == nil)
 			g.Release()

@@ -30,7 +30,7 @@ type backgroundReader struct {
 	full       bool          // whether the fields below have the result of a read that no caller has taken
 	buf        []byte
 	data       []byte // the bytes in buf that no caller has taken
-	err        error  // the error to return after data
+	err        error  // the error of the read, returned once a caller has taken all of data
 	panicValue any    // the value with which the source panicked in the last read; see take
 }
 
@@ -94,7 +94,8 @@ func (b *backgroundReader) start(size int) {
 	inFlight, buf := make(chan struct{}), b.buf[:size]
 	b.inFlight = inFlight
 	go func() {
-		n, err := 0, errGoexitInRead // the error of the Read if the source calls runtime.Goexit
+		// If the source calls runtime.Goexit, err keeps the value errGoexitInRead.
+		n, err := 0, errGoexitInRead
 		defer func() {
 			// Store a result even if Read has panicked or called Goexit. Otherwise the caller of
 			// read would wait for ever.

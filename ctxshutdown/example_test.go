@@ -26,7 +26,7 @@ func Example() {
 		for ctxshutdown.Sleep(s, time.Millisecond) {
 			// Take jobs from a queue until s is told to stop.
 		}
-		fmt.Println("flushing:", work.Err()) // work outlives the stop
+		fmt.Println("flushing:", work.Err()) // the stop does not cancel work
 	})
 	handle := func(request string) {
 		if g, ok := s.TryGuard(); ok {
@@ -121,8 +121,8 @@ func ExampleSwansong_TryGuard() {
 func ExampleSwansong_Go() {
 	s := ctxshutdown.New(context.Background())
 	s.Go(func(ctx context.Context) {
-		<-s.Done()             // the scope is stopped
-		fmt.Println(ctx.Err()) // the function can still finish its work
+		<-s.Done()             // waits until the scope is stopped
+		fmt.Println(ctx.Err()) // the stop has not cancelled ctx
 	})
 	<-s.Shutdown().Done()
 	fmt.Println(s.Go(func(context.Context) { fmt.Println("never") }))
@@ -150,7 +150,7 @@ func ExampleSwansong_Work() {
 func ExampleSwansong_Force() {
 	s := ctxshutdown.New(context.Background())
 	s.Go(func(ctx context.Context) {
-		<-ctx.Done() // a query that takes too long
+		<-ctx.Done() // stands for a query that takes too long
 		fmt.Println("gave up:", context.Cause(ctx))
 	})
 	drained := s.Shutdown()

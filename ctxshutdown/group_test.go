@@ -196,7 +196,9 @@ func TestGroup_GoReturnsFalseIfWaitReturnsDuringCall(t *testing.T) {
 	var g *ctxshutdown.Group
 	waited := false
 	g = ctxshutdown.NewGroup(onErr{ctxshutdown.New(t.Context()), new(atomic.Int32), func(call int32, ctx context.Context) error {
-		if call == 1 { // Go has counted a guard and now checks whether the scope is stopped
+		// The first call of Err is that of Go: it has counted a guard, and checks whether the scope
+		// is stopped.
+		if call == 1 {
 			waited = true
 			g.Wait()
 		}

@@ -90,7 +90,9 @@ func (g *Guard) Release() {
 	s, c := g.scope, g.count
 	g.scope, g.count = nil, nil // a reference to a released Guard must not keep the scope in memory
 	if r := g.trace; r != nil {
-		g.trace = nil // the record can contain a request, which must not stay in memory
+		// The record may refer to a request. A reference to a released Guard must not keep that in
+		// memory.
+		g.trace = nil
 		s.releaseTraced(r, c)
 		return
 	}

@@ -147,8 +147,9 @@ func TestInterrupts_ReadWriteAndSeqEndWhenContextEnds(t *testing.T) {
 					t.Fatal("the sequence ended before its context")
 				}
 				ctx, end = make()
-				// Package context closes Done of ctx first and then cancels these children of ctx.
-				// With so many children, the test can run between the two.
+				// When ctx ends, package context first closes its Done channel and then cancels its
+				// children. With a thousand children, the second step takes so long that the test
+				// runs before its end.
 				for range 1000 {
 					owned(t)(context.WithCancel(ctx))
 				}

@@ -19,8 +19,9 @@ import (
 	"github.com/swansong-go/swansong/internal/testkit"
 )
 
-// tiers are functions that create a context for an interrupt, and a function end that ends the
-// context with errCause. If the context is hard, its scope has been stopped before.
+// tiers are the kinds of contexts that an interrupt can have. The function make returns such a
+// context, and a function end that ends it with the cause errCause. If the context is hard, make
+// has stopped its scope.
 var tiers = []struct {
 	name string
 	make func(t *testing.T) (ctx context.Context, end func())

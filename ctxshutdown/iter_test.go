@@ -129,7 +129,7 @@ func TestLoops_PassEveryPulledElementToBody(t *testing.T) {
 							if when == "stopped in a body" && v == k {
 								end()
 							}
-							done = append(done, v) // the body continues after the stop
+							done = append(done, v) // a stop in the body does not end the body
 							return true
 						})
 						want := k + 1

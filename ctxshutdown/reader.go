@@ -72,8 +72,8 @@ type Reader struct {
 }
 
 // NewReader returns a Reader of r that ends with ctx. It does not use r before the first call of a
-// method. Close the Reader, or read it to the end of the source or of ctx; otherwise a long-lived
-// ctx keeps it in memory.
+// method. Close the Reader, or read until the source or ctx has ended. Otherwise the Reader stays
+// in memory until ctx ends.
 //
 // NewReader panics if ctx or r is nil.
 func NewReader(ctx context.Context, r io.Reader, opts ...InterruptOption) *Reader {
@@ -109,7 +109,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 		n, err = r.readSource(p)
 	case r.hasEnded():
 		err = errEnded
-	case r.background == nil: // no waker: call Read directly, which is faster
+	case r.background == nil: // no deadline could wake a Read: call it directly, which is faster
 		n, err = r.src.Read(p)
 	case r.waker.canWake():
 		n, err = r.readSource(p)

@@ -57,7 +57,7 @@ func TestGuardReport_SummaryNamesRequestsAndJobs(t *testing.T) {
 		t.Helper()
 		testkit.Equal(t, "summary", root.GuardReport().Summary(), want)
 	}
-	described("serve", 1, ctxkey.Work{}) // held until the guards of the requests are released
+	described("serve", 1, ctxkey.Work{}) // the guard of Serve, released last
 	summary("serve ×1")
 	described("requests", 3, ctxkey.Work{Noun: "request", Count: 3, Named: []ctxkey.NamedWork{{Name: "GET /export", Age: 11500 * time.Millisecond}}})
 	summary("3 requests, oldest 12 s: GET /export")

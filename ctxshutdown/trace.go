@@ -31,7 +31,7 @@ import (
 
 // scopeTrace is the tracing state of one scope: its settings and the list of its guards.
 type scopeTrace struct {
-	settings // if traced is false, no guards are recorded, and descendants still inherit the logger
+	settings // if traced is false, no guards are recorded; descendants still inherit the logger
 	start    time.Time
 
 	stopped atomic.Bool // the scope was told to stop; see watchForLoss

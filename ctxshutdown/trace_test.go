@@ -307,8 +307,8 @@ func TestTrace_LogsNothingByDefault(t *testing.T) {
 		runtime.GC()
 		runtime.GC()
 	}
-	// The last root has a logger. It is collected after the others, so its log line must be the
-	// first one.
+	// Only the last root has a logger, and it is garbage-collected after the others. So if the
+	// first line in the log is about it, the roots without a logger have logged nothing.
 	ctxshutdown.New(context.Background(), ctxshutdown.WithTrace(), ctxshutdown.WithName("logged"), ctxshutdown.WithLogger(slog.Default()))
 	if got := reports.await(claim{t, "docs/internals/core.md#semantic-12"}); !strings.Contains(got, "scope=logged") || len(reports) > 0 {
 		t.Errorf("a scope without a logger has logged: %s", got)
@@ -319,7 +319,7 @@ func TestTrace_LogsNothingByDefault(t *testing.T) {
 func TestTrace_RecordsRightLineIfStackMoves(t *testing.T) {
 	s := ctxshutdown.New(t.Context(), ctxshutdown.WithTrace())
 	var site string
-	var deeper func(n int) // each call makes the stack larger, so the runtime moves it
+	var deeper func(n int) // calls itself, so that the stack grows and the runtime moves it
 	deeper = func(n int) {
 		var room [512]byte
 		room[n%len(room)] = 1

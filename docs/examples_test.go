@@ -72,7 +72,9 @@ func TestExamples_CoverExportedNames(t *testing.T) {
 		checkRun := func(all []*doc.Example) {
 			for _, e := range all {
 				startsGopls := slices.ContainsFunc(e.Comments, func(c *ast.CommentGroup) bool { return strings.HasPrefix(c.Text(), "Prints:") })
-				if pkg == "lspconn" && startsGopls { // the test of these examples checks the output
+				// TestExamples_PrintExpectedOutput of lspconn runs these examples and checks their
+				// output.
+				if pkg == "lspconn" && startsGopls {
 					continue
 				}
 				if e.Output == "" && !e.EmptyOutput && !isExempt("Example"+e.Name) {
