@@ -109,7 +109,8 @@ type offload[T any] struct {
 	err     error
 }
 
-// watch calls expire when ctx ends, unless a result is delivered before.
+// watch registers expire to be called when the context of the work ends. If a result is delivered
+// before that, expire is not called.
 func (o *offload[T]) watch() {
 	stopAfterFunc := context.AfterFunc(o.ctx, o.expire)
 	o.stopAfterFunc.Store(&stopAfterFunc)
@@ -139,8 +140,9 @@ func (o *offload[T]) settle() {
 	}
 }
 
-// acceptsPanic reports whether done will receive the panic of the work. It returns false if the
-// context ended first, and for the panic of a function that discards the value.
+// acceptsPanic reports whether the function done will receive a panic as its error. It returns
+// false if the context ended before the work panicked, and if not the work but a function discard
+// has panicked.
 func (o *offload[T]) acceptsPanic() bool {
 	if o.decided {
 		return false

@@ -123,7 +123,7 @@ func (l *loop) callPanicHandler(err *PanicError) (resume bool) {
 			l.stats.panics.Add(1)
 			l.recordFailure(newPanicError("panic handler", recover()))
 			l.abort(err)
-			resume = true // the loop has been stopped above, so the caller need not do it
+			resume = true // abort has stopped the loop, so the caller need not stop it
 		}
 	}()
 	resume = l.onPanic(err)

@@ -171,7 +171,7 @@ func (l *loop) runCallbacks() {
 	for {
 		for c := l.chunk; c != nil && l.at < c.n; {
 			f := c.fs[l.at]
-			c.fs[l.at] = nil // lets the garbage collector free what the callback has captured
+			c.fs[l.at] = nil // so that the garbage collector can free what f has captured
 			l.at++
 			if l.slow == nil {
 				f()

@@ -93,7 +93,9 @@ func TestWithSlowCallback_MeasuresWaitForEarlierCallbacks(t *testing.T) {
 		var got []time.Duration
 		l := startedIn(t, t.Context(), eventloop.WithSlowCallback(time.Second, func(s eventloop.SlowCallback) { got = append(got, s.Waited) }))
 		for range 2 {
-			l.Post(func() { // these five callbacks are one batch, of which the first does not wait
+			// The five callbacks that this callback posts run one after another. The first of them
+			// does not wait.
+			l.Post(func() {
 				for range 5 {
 					l.Post(func() { time.Sleep(600 * time.Millisecond) })
 				}

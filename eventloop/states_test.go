@@ -233,7 +233,8 @@ func TestLoop_RunsEverythingOnOneGoroutine(t *testing.T) {
 		posting.Go(func() {
 			for range each {
 				l.Post(func() { owned++ })
-				l.Post(func() { owned++; panic(errCause) }) // the panic handler increments owned, too
+				// The panic handler of this loop increments owned, too.
+				l.Post(func() { owned++; panic(errCause) })
 				timer := make(chan struct{})
 				l.After(0, func() { owned++; close(timer) })
 				eventloop.Offload(l, p, func(context.Context) (int, error) { return 1, nil }, func(n int, _ error) { owned += n })

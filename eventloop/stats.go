@@ -12,7 +12,7 @@ import (
 // completion does not resolve in time.
 type Stats struct {
 	box  *inbox
-	slow *stopwatch // nil without WithSlowCallback
+	slow *stopwatch // nil if the loop was created without WithSlowCallback
 
 	panics          atomic.Uint64
 	timedOut        atomic.Uint64
@@ -48,8 +48,9 @@ type Snapshot struct {
 	// was quiescent, before it stopped the loop.
 
 	// AbortedUnwinds is 1 if a panic stopped the loop, and offloads were running or handles were
-	// held when the loop ended. In a language without garbage collection the process would have to
-	// be aborted then; in Go, these offloads and the owners of these handles can safely continue.
+	// held when the loop ended. In a language without garbage collection, the process would have to
+	// be aborted then, because these offloads and the owners of these handles could use freed
+	// memory. In Go they can safely continue.
 	AbortedUnwinds uint64
 	// LeakedTasks counts, for a loop that a panic has stopped, the offloads that were still running
 	// when the loop ended. Their results are discarded; [Loop.WaitRunners] still waits for them.
@@ -58,8 +59,8 @@ type Snapshot struct {
 	// were still running and the handles that were still held when the loop ended. Quiesce would
 	// have reported them.
 	UnbalancedShutdowns uint64
-	// CrossQueueUndrained counts the callbacks that were posted, and refused, after the loop had
-	// been stopped and before it ended. They show that a producer was still active, and that the
+	// CrossQueueUndrained counts the callbacks that the loop refused because they were posted
+	// between its stop and its end. They show that a producer was still active, and that the
 	// program should have waited longer in Quiesce.
 	CrossQueueUndrained uint64
 }

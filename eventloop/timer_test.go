@@ -91,8 +91,8 @@ func TestTimers_WithShortPeriodsDoNotStarveCallbacks(t *testing.T) {
 	}
 }
 
-// Callbacks run even if a timer is always due. In a synctest bubble, where time stands still, this
-// is the case if each timer sets the next one.
+// Callbacks run even if a timer is always due. In the test, each timer sets the next one, for the
+// present time, and the time does not advance in the synctest bubble. So a timer is always due.
 func TestTimers_ThatAreAlwaysDueDoNotStarveCallbacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := startedIn(t, t.Context())

@@ -95,7 +95,7 @@ func (o *output) resume() error {
 	case !found && info.Size() > 0:
 		return fmt.Errorf("%s is not empty and has no checkpoint %s; remove it or choose another -out", o.file.Name(), o.checkpoint)
 	case !found:
-		return o.save() // save before the first line is written, so that the next run accepts the output
+		return o.save() // without a checkpoint, the next run would refuse the output
 	case info.Size() < c.Length:
 		return fmt.Errorf("%s has %d bytes, but its checkpoint %s records %d; %s", o.file.Name(), info.Size(), o.checkpoint, c.Length, startOver)
 	}

@@ -38,7 +38,7 @@ const (
 
 // ways are the three ways to stop a service, in the order of the table that the program prints.
 var ways = []struct {
-	name, description string // the name is also the role of the server process
+	name, description string // selfCommand starts the server with its name as the role
 	serve             func(net.Listener, *service) error
 }{
 	{"exit on signal", "does not handle SIGTERM", serveUntilKilled},
