@@ -17,7 +17,7 @@ import (
 // this cause.
 func ExampleSignalError() {
 	err := graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
-		syscall.Kill(os.Getpid(), syscall.SIGTERM) // the signal usually comes from another process
+		syscall.Kill(os.Getpid(), syscall.SIGTERM) // usually another process sends the signal
 		<-s.Done()
 		var by *graceful.SignalError
 		if errors.As(context.Cause(s), &by) {
@@ -36,7 +36,7 @@ func ExampleWithReload() {
 	reloaded := make(chan struct{})
 	err := graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
 		graceful.Ready(s)
-		syscall.Kill(os.Getpid(), syscall.SIGHUP) // the command "systemctl reload" sends this signal
+		syscall.Kill(os.Getpid(), syscall.SIGHUP) // as the command "systemctl reload" does
 		<-reloaded
 		fmt.Println("still serving:", s.Err() == nil)
 		return nil

@@ -39,7 +39,7 @@ func ExampleProcess() {
 		defer g.Release()
 		if p, ok := graceful.FromContext(conn); ok {
 			fmt.Println(p.Scope() == s, p.Status().Signals)
-			p.Scope().Shutdown() // a program calls this, for example, when an administrator requests it
+			p.Scope().Shutdown() // as a program does when an administrator tells it to stop
 			<-p.LameDuck()
 			fmt.Println(conn.Err())
 		}

@@ -65,7 +65,7 @@ func TestRun_ProgramSavesItsDataOrSaysWhyNot(t *testing.T) {
 			case how == "pipeline" || how == "terminal" && dice.IntN(2) == 0:
 				tty.master.WriteString("\x03") // this write fails if the program has ended
 			default:
-				tty.cmd.Process.Signal(syscall.SIGTERM) // the call fails if the process has ended
+				tty.cmd.Process.Signal(syscall.SIGTERM) // this call fails if the program has ended
 			}
 		}
 		if how != "hangup" {

@@ -20,8 +20,10 @@ const (
 )
 
 type pollFd struct {
-	fd      int32
-	_       int16 // the field events, which stays 0, because poll always reports pollErr and pollHup
+	fd int32
+	// The field events of the struct of C. It stays 0: poll reports pollErr and pollHup without a
+	// request.
+	_       int16
 	revents int16
 }
 

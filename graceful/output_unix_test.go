@@ -80,7 +80,8 @@ func init() {
 			r.Close()
 			pipe := make(chan os.Signal, 1)
 			signal.Notify(pipe, syscall.SIGPIPE)
-			for range 20 { // Run receives the first SIGPIPE before this goroutine receives the second one
+			// When this goroutine receives its second SIGPIPE, Run has received the first one.
+			for range 20 {
 				if _, err := w.WriteString("x"); !errors.Is(err, syscall.EPIPE) {
 					return fmt.Errorf("the write returned %v", err)
 				}

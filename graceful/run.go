@@ -239,7 +239,7 @@ func (r *run) handle(e event) {
 	var held *ctxshutdown.DrainError
 	if actions := next.step(e); slices.Contains(actions, force) || slices.Contains(actions, abandon) {
 		if held = blockers(r.scope.Completion(), next.Why); held == nil && e.kind != forced {
-			return // no guard is held any more: the scope is complete, and Run handles that event next
+			return // no guard is held any more: Run handles the completion of the scope next
 		}
 	}
 	if next.Phase > Serving {
@@ -247,7 +247,8 @@ func (r *run) handle(e event) {
 		r.signals.beginDrain()
 	}
 	if held != nil {
-		r.setBlockers(held.Report) // call this before r.step, which makes the logger list these guards
+		// Call setBlockers before r.step: r.step makes the logger list these guards.
+		r.setBlockers(held.Report)
 	}
 	actions, now := r.step(e)
 	if now.Phase == Soft || now.Phase == Hard {

@@ -233,7 +233,7 @@ func TestWithPreStop_RunsHooksBeforeShutdown(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		hooks   map[string]func(context.Context) error
-		stopped time.Duration // the time at which the scope is stopped
+		stopped time.Duration // when the scope must be stopped, counted from the call of Run
 		over    time.Duration
 		want    string
 	}{
@@ -337,7 +337,7 @@ func TestWithPreStop_ForceSkipsHooks(t *testing.T) {
 						return nil
 					}))
 					text := testkit.ErrorText(err)
-					if test.want == nil { // the hook may be running
+					if test.want == nil { // it is not known whether the hook is still running
 						text = strings.Replace(text, "2 guards: main ×1, pre-stop/dereg ×1", "1 guard: main ×1", 1)
 					}
 					testkit.Equal(t, "error", text, "graceful: drained after force (Force was called: mine): 1 guard: main ×1")
@@ -385,7 +385,7 @@ func TestExtend_GivesDrainMoreTimeUpToLimit(t *testing.T) {
 			<-process(t, r).LameDuck()
 			ask(20 * s) // 15 s are left, so the end moves by 5 s
 			<-r.Done()  // the scope is stopped after 5 s
-			ask(s)      // this changes nothing, because more time is left
+			ask(s)      // 15 s are left, which is more than s, so the end does not move
 			ask(16 * s) // 15 s are left, so the end moves by 1 s
 			ask(0)
 			ask(-s)

@@ -165,7 +165,7 @@ var roles = map[string]func() error{
 			return nil
 		}, long()...)
 	},
-	// This program goes on after Run until a signal ends it.
+	// This program calls Run twice. Afterwards it runs until a signal ends it.
 	"twice": func() error {
 		for range 2 {
 			if err := main1(untilStopped, long()...); err != nil {
