@@ -125,7 +125,7 @@ const (
 	eventHandlerEnd                         // a handler has returned
 	eventStream                             // a handler has excluded its request from the drain
 	eventLastResponse                       // a response will say Connection: close
-	eventTimer                              // the timer has fired
+	eventTimer                              // the timer of the connection has fired
 	eventListed                             // the incomplete header has been added to the CutError
 	eventConfirm                            // the client has confirmed the first GOAWAY
 )

@@ -26,7 +26,7 @@ type drain struct {
 	hijacks *ctxshutdown.Swansong // child scope whose guards are the hijacked connections, so that reports show them separately
 	work    context.Context       // scope.Work(), which Force cancels
 
-	lameDuck atomic.Pointer[lameDuck] // set when the lame duck phase of the process begins
+	lameDuck atomic.Pointer[lameDuck] // nil until the lame duck phase of the process begins
 	draining atomic.Bool
 	began    time.Time // when the drain began; set before the field draining is
 

@@ -134,7 +134,9 @@ func (d *drain) releaseHijacked() (left int) {
 	// the meantime, other goroutines can accept and close connections.
 	closed := slices.DeleteFunc(all, func(w watched) bool { return w.socket.Control(func(uintptr) {}) == nil })
 	for _, w := range closed {
-		w.record(connEvent{kind: eventHijackerClose}) // the event has no effect if another call has recorded the end already
+		// If another call has already recorded that the connection is closed, this event has no
+		// effect.
+		w.record(connEvent{kind: eventHijackerClose})
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -102,7 +102,7 @@ func canServeHTTP2(srv *http.Server) bool {
 
 const (
 	quietBeforeGoAway = 5 * time.Millisecond   // how long a client must have sent nothing before the first GOAWAY
-	defaultMaxHold    = 100 * time.Millisecond // how long the server may hold back its responses for that
+	defaultMaxHold    = 100 * time.Millisecond // how long the server may wait for that, and hold back its responses
 )
 
 // prefaceTimeout is how long a client may take to send the HTTP/2 connection preface. It is the
@@ -217,7 +217,8 @@ func (l *oneConn) Accept() (nc net.Conn, err error) {
 func (l *oneConn) Close() error   { return nil }
 func (l *oneConn) Addr() net.Addr { return nil }
 
-// serveUsersHTTP2 returns a function for TLSNextProto that calls serve, which the user has set.
+// serveUsersHTTP2 returns a function for TLSNextProto that calls the function serve, which the user
+// has set there.
 func (sv *server) serveUsersHTTP2(serve nextProto) nextProto {
 	return func(srv *http.Server, tc *tls.Conn, h http.Handler) {
 		if c := connFor(tc, h); c != nil {

@@ -297,7 +297,8 @@ func TestDebug_DrainWaitsForRequestOnHTTP2ConnectionWithEventStream(t *testing.T
 				}
 				p.SetReadDeadline(past)
 				synctest.Wait()
-				p.send(room(1)) // now the client has room, but it does not read
+				// Now the server may send the response, but the client does not read it.
+				p.send(room(1))
 				time.Sleep(time.Second)
 				if len(v.done) > 0 {
 					t.Error("Serve has returned before the client has read the response")

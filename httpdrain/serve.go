@@ -152,7 +152,7 @@ func serve(s *ctxshutdown.Swansong, srv *http.Server, ln net.Listener, opts []Op
 	}
 	o, err := newOptions(opts)
 	if argErr := checkArgs(s, srv); err == nil {
-		err = argErr // without errors.Join: if the user wraps a joined error, graceful does not find the stopped scope in it
+		err = argErr // not joined: in a joined error that the user wraps, graceful does not find the error of a stopped scope
 	} else {
 		err = errors.Join(argErr, err)
 	}

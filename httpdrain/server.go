@@ -172,7 +172,7 @@ func (sv *server) finish(ln net.Listener, stopped bool) {
 	sv.ended = sv.ended || last
 	sv.mu.Unlock()
 	if last {
-		sv.Shutdown(cancelled) // no connection is left that Shutdown could close too early
+		sv.Shutdown(cancelled) // all connections have ended, so Shutdown closes none too early
 	}
 }
 

@@ -47,8 +47,8 @@ func TestServe_LosesNoRequestOverSlowNetwork(t *testing.T) {
 						defer client.Close()
 						in := bufio.NewReader(client)
 						for keep := true; keep; {
-							// The client notices during the pause if the server has closed the
-							// connection.
+							// Pause until the deadline. If the server closes the connection during
+							// the pause, the client sends no further request on it.
 							client.SetReadDeadline(time.Now().Add(think/2 + time.Duration(random.Int64N(int64(think)))))
 							if _, err := in.Peek(1); err == io.EOF {
 								return

@@ -415,7 +415,7 @@ func TestServe_LimitsNewConnectionsAfterStop(t *testing.T) {
 		begin := make(chan struct{})
 		ln := &busyListener{pipeListener: listenInMemory(), begin: begin}
 		v := startOn(t, ln, handler(ok))
-		p := ln.dial(t) // this connection makes Accept return once more
+		p := ln.dial(t) // ends the call of Accept that began before begin was closed
 		p.send(get)
 		p.answered()
 		close(begin)

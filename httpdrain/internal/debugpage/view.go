@@ -145,7 +145,7 @@ func (s step) String() string {
 	return [...]string{"Serving", "LameDuck", "Soft", "Hard", "Exit", "Complete"}[min(max(s, 0), stepDone)]
 }
 
-// title returns the name of the step on the page.
+// title returns the name of the step as the page shows it.
 func (s step) title() string {
 	return [...]string{"Serving", "Lame duck", "Soft", "Hard", "Exit", "Drained"}[min(max(s, 0), stepDone)]
 }

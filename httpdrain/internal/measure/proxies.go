@@ -47,7 +47,8 @@ var proxies = []proxy{
 var traefik = []string{"traefik", "--entrypoints.web.address=FRONT", "--providers.file.filename=DIR/config.yaml",
 	"--global.checknewversion=false", "--log.level=ERROR"}
 
-// missing returns what is missing to run the proxy, and "" if nothing is.
+// missing returns what this machine lacks to run the proxy, such as the program of the proxy, or ""
+// if it lacks nothing.
 func (p proxy) missing() string {
 	if runtime.GOOS != "linux" {
 		return "Linux" // the servers need several loopback addresses, and most other systems have only 127.0.0.1

@@ -60,8 +60,8 @@ func (h *Handshake) HasRequest(b []byte) bool {
 			h.newCipher = true
 		case RecordHandshake:
 			// In TLS 1.3 this may be the client's second ClientHello. The handshake then still goes
-			// on, but counts as finished here. So the drain waits only as long as on a quiet
-			// connection for the client to complete it.
+			// on, but counts as finished here. So the drain gives the client no more time to
+			// complete it than it gives to a quiet connection.
 			h.isFinished = h.newCipher
 		case RecordApplicationData:
 			if h.isFinished || h.bodyLeft != finishedSHA256 && h.bodyLeft != finishedSHA384 {

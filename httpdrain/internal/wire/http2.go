@@ -36,8 +36,8 @@ type FrameScanner struct {
 	header    [9]byte // header of the current frame
 	headerLen int     // number of bytes of header seen so far
 	left      int     // number of bytes of the current frame's payload not seen yet
-	begun     bool    // at least one frame is complete
-	GoneAway  bool    // a GOAWAY is complete
+	begun     bool    // the scanner has seen at least one complete frame
+	GoneAway  bool    // the scanner has seen a complete GOAWAY
 	inBlock   bool    // the next frame must be a CONTINUATION
 	ping      [8]byte // the payload of the current frame, if it is a PING
 	pingLen   int
