@@ -201,8 +201,8 @@ func (c *conn) announce() {
 	}
 }
 
-// writeGoAway sends a GOAWAY, which says that the server will not serve the stream with this id or
-// a larger one. The caller holds c.goAway.
+// writeGoAway sends a GOAWAY frame. The frame says that the server will serve neither the stream
+// with this id nor one with a larger id. The caller holds c.goAway.
 func (c *conn) writeGoAway(id quic.StreamID) {
 	frame := quicvarint.Append(nil, frameGoAway)
 	frame = quicvarint.Append(frame, uint64(quicvarint.Len(uint64(id))))

@@ -60,7 +60,8 @@ func (d *drain) beginHandshake(ctx context.Context, _ *quic.ClientInfo) (context
 		d.handshakes--
 		d.signal()
 	})
-	// If the handshake fails, ctx ends, and that calls end. If it succeeds, accept calls end.
+	// If the handshake fails, ctx ends, and package context calls the function end. If the
+	// handshake succeeds, the method accept calls end.
 	context.AfterFunc(ctx, end)
 	return context.WithValue(ctx, handshakeKey{}, end), nil
 }

@@ -165,7 +165,8 @@ func (v *service) peer() *peer {
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	control.Write([]byte{0x00, 0x04, 0x00}) // the type of the stream and empty settings
+	// The first byte says that this is a control stream. The others are an empty SETTINGS frame.
+	control.Write([]byte{0x00, 0x04, 0x00})
 	server, err := qc.AcceptUniStream(v.t.Context())
 	if err != nil {
 		v.t.Fatal(err)
@@ -194,7 +195,8 @@ func (v *service) peer() *peer {
 
 // header returns a HEADERS frame for a GET.
 func header(path string) []byte {
-	fields := []byte{0x00, 0x00, 0xd1, 0xd7, 0x51, byte(len(path))} // GET, https and the name of :path are in the static table
+	// The codes of GET, https and the name :path are their numbers in the static table of QPACK.
+	fields := []byte{0x00, 0x00, 0xd1, 0xd7, 0x51, byte(len(path))}
 	fields = append(fields, path...)
 	fields = append(fields, 0x50, 4) // :authority
 	fields = append(fields, "test"...)

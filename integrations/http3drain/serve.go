@@ -53,7 +53,9 @@ func Serve(s *ctxshutdown.Swansong, srv *http3.Server, pc net.PacketConn, opts .
 		return errStopped(s)
 	}
 	defer g.Release()
-	ctxkey.NameShared(d.scope, g) // reports then do not name g, which is as old as the server, as the oldest work
+	// The guard g is as old as the server. This call keeps reports from naming it as the oldest
+	// work.
+	ctxkey.NameShared(d.scope, g)
 
 	config := &quic.Config{}
 	if srv.QUICConfig != nil {
@@ -154,8 +156,8 @@ func (d *drain) accept(ln *quic.EarlyListener) error {
 			return err
 		}
 		c := d.add(qc)
-		// accept ends the handshake only after add, so that the drain always has something to wait
-		// for: the handshake until then, and the connection from then on.
+		// Add the connection first, and then end the handshake. So the drain always has something
+		// to wait for: at first the handshake, and then the connection.
 		qc.Context().Value(handshakeKey{}).(func())()
 		go c.serve()
 	}

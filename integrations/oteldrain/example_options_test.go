@@ -13,8 +13,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-// guards prints the number of guards that is measured for a scope with two connections. The
-// connections hold two guards and one guard.
+// guards prints the numbers of guards that are exported for a scope with two child scopes. The
+// first child holds two guards, and the second one guard.
 func guards(opts ...oteldrain.Option) {
 	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("app"))
 	for i, n := range []int{2, 1} {

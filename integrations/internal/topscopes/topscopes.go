@@ -44,7 +44,9 @@ func Of(r ctxshutdown.GuardReport, top, depth int) []Group {
 	}
 	var list []Group
 	rest := Group{Path: Other}.with(byPath[Other])
-	delete(byPath, Other) // if a scope has the name "(other)", do not make a duplicate series
+	// A scope can have the name "(other)". It is counted in rest, and must not be listed a second
+	// time.
+	delete(byPath, Other)
 	for _, g := range byPath {
 		list = append(list, g)
 	}

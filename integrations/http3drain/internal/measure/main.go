@@ -158,7 +158,9 @@ func stopUnderLoad(how way, l load, t *tally) time.Duration {
 		pc.Close()
 	}
 	took := time.Since(began)
-	cancel() // requests that clients send from now on cannot reach the server
+	// The server has ended. Cancel the requests that clients still send, because no server would
+	// answer them.
+	cancel()
 	clients.Wait()
 	return took
 }
