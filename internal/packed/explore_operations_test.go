@@ -49,7 +49,7 @@ func (w *world) name(n *packed.Node) string {
 type heldGuard struct {
 	node *packed.Node
 	c    *packed.Counter
-	open []<-chan struct{} // channels of Done that were open when the acquisition returned
+	open []<-chan struct{} // channels returned by Done that were open when the acquisition returned
 }
 
 func newWorld() *world {
@@ -89,7 +89,7 @@ func worlds() []start {
 	}
 }
 
-// grown gives n stripes. Only a linked node can have stripes, and Pin links n.
+// grown gives n stripes. It calls Pin, which links n, because only a linked node can have stripes.
 func grown(n *packed.Node) {
 	n.Pin()
 	n.GrowSmall()

@@ -58,7 +58,7 @@ type decision struct {
 	preemptions int // the number of preemptions before this decision
 }
 
-// unbounded is a number of preemptions that no schedule reaches.
+// unbounded, as the number of preemptions of an explorer, is no limit: no schedule has so many.
 const unbounded = 1 << 20
 
 // An explorer runs every schedule of the threads with at most the given number of preemptions, each
@@ -170,7 +170,8 @@ func (x *explorer) visit(w *world, threads []*thread, last, preemptions int) boo
 	for _, th := range threads {
 		h = h.Add(uint64(th.seen))
 	}
-	if x.preemptions < unbounded { // which schedules follow also depends on last and preemptions
+	// If preemptions are limited, last and preemptions also decide which schedules can follow.
+	if x.preemptions < unbounded {
 		h = h.Add(uint64(last), uint64(preemptions))
 	}
 	if x.visited[h] {

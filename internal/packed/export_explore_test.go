@@ -73,7 +73,7 @@ func (t *Tree) Observe(on any) Hash {
 	return 0
 }
 
-// State returns a hash of everything that operations on the nodes can read.
+// State returns a hash of everything that operations on the nodes of the tree can read.
 func (t *Tree) State() Hash {
 	t.number()
 	h := Hash(2)

@@ -33,7 +33,8 @@ func (n *Node) UnlinkIfIdle() {
 	n.parent.removeIdle(n)
 }
 
-// Grow gives n stripes, as many collisions would, and reports whether n has stripes.
+// Grow gives n stripes, as happens when goroutines often collide on its word. It reports whether n
+// has stripes afterwards.
 func (n *Node) Grow() bool {
 	n.grow(2)
 	return n.HasStripes()

@@ -164,8 +164,8 @@ func (n *Node) releaseSlow(c *Counter, v uint64) {
 		v = n.word.Add(oneGuard)
 	}
 	var e effects
-	// Call depart even after a release too many. Before the addition above undid that release, the
-	// word did not look empty, so a concurrent release of the last guard may not have completed n.
+	// Call depart even if this release was one too many. Until the addition above undid it, the
+	// word did not look empty. So a concurrent release of the last guard may not have completed n.
 	n.depart(v, &e)
 	e.run()
 	if tooMany {

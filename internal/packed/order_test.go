@@ -42,7 +42,8 @@ func TestStripes_AreNotCreatedOnceStopHasBegun(t *testing.T) {
 	unlock := child.Lock()
 	var live, hasStripes bool
 	both(root.Stop, func() {
-		// The seal of root has begun, and has called that of child, which waits for the lock.
+		// Stop has begun to seal root, and now seals child: that call of seal waits for the lock of
+		// child.
 		waitUntilBlocked("(*Node).seal")
 		live, hasStripes = root.IsLive(), root.Grow()
 		unlock()

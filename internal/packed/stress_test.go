@@ -363,7 +363,8 @@ func (p *population) checkPinned(m *member) {
 	}
 }
 
-// checkWarning checks that BeforeWarning is false for an acquisition after the signal.
+// checkWarning acquires a guard. If the node was signalled before, BeforeWarning must be false for
+// the guard.
 func (p *population) checkWarning(m *member) {
 	signalledBefore := m.isSignalled()
 	c, v := m.Count()

@@ -478,8 +478,8 @@ func TestWalk_ReportsEveryGuardWhileStripesAreBeingRemoved(t *testing.T) {
 func TestStripes_MostRunningGoroutinesHaveOneOfTheirOwn(t *testing.T) {
 	const (
 		samples = 200
-		alone   = 1.0      // speed of a goroutine whose cache line no other goroutine writes to
-		shared  = 1.0 / 20 // speed of a goroutine whose cache line other goroutines write to as well
+		alone   = 1.0      // relative speed of a goroutine that is alone on its cache line
+		shared  = 1.0 / 20 // relative speed of a goroutine that shares its cache line
 	)
 	t.Log("processors  stripes  alone  of linear")
 	for _, procs := range []int{2, 4, 8, 16, 32, 64, 128} {

@@ -610,7 +610,7 @@ func TestProcess_IsKilledWhenParentDies(t *testing.T) {
 	if got := readLine(t, parent); got != "ready" {
 		t.Fatalf("the child printed %q", got)
 	}
-	for range 3 { // by now the thread that called Start has ended
+	for range 3 { // the child still answers, although the thread that called Start has ended
 		fmt.Fprintln(parent.Stdin(), "ping")
 		if got := readLine(t, parent); got != "ping" {
 			t.Fatalf("the child printed %q", got)
@@ -657,7 +657,7 @@ func TestWalkOfProc_FindsProcessThatFirstReadingOfProcMissed(t *testing.T) {
 		name  string
 		scans []scan // the result of each scan; all further scans have the last result
 		want  []int
-		after int // the expected number of scans
+		after int // after how many scans the search must end
 	}{
 		{"the first scan finds the leader and a child", []scan{{found: []int{leader, child}}}, []int{leader, child}, 1},
 		{"the first scan misses the child of a process that has just ended", []scan{none, {found: []int{child}}}, []int{child}, 2},

@@ -9,9 +9,11 @@ import (
 	"time"
 )
 
-// A container is the leader alone, the process that Start has started. These systems have no wait
-// that leaves the leader a zombie, so its pid, which is also its group id, may have been reused by
-// the time its exit is noticed. Processes that the leader has started are not ended.
+// On these systems, a container is only the leader, which is the process that Start has started.
+// Processes that the leader has started are not ended. A signal to the process group of the leader
+// would reach them, but the id of the group is the pid of the leader. These systems have no wait
+// that leaves the leader a zombie, so another process may have that pid by the time the exit of the
+// leader is noticed.
 type container struct {
 	cmd   *exec.Cmd
 	state *os.ProcessState

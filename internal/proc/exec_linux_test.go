@@ -63,7 +63,8 @@ func init() {
 	roles["executed"] = func([]string) {
 		panic(proc.ServeForks(func() {
 			syscall.Kill(os.Getpid(), syscall.SIGUSR2) // as if another process had sent the signal during the exec
-			time.Sleep(20 * time.Millisecond)          // if the signal is not held back, it is lost now
+			// If the signal is not blocked, it is lost in this time.
+			time.Sleep(20 * time.Millisecond)
 			usr2 := make(chan os.Signal, 1)
 			signal.Notify(usr2, syscall.SIGUSR2)
 			<-usr2

@@ -30,7 +30,9 @@ func init() {
 		if err != nil {
 			panic(err)
 		}
-		proc.EnableCPU() // an error says that this machine does not have the controller, or that a process stays
+		// Ignore the error: the machine may lack the controller, or a process may stay in the
+		// cgroup.
+		proc.EnableCPU()
 		fmt.Println(beside.Pid())
 		forever()
 	}

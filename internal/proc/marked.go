@@ -7,7 +7,7 @@ import (
 
 // A Marked is a process that [FindMarked] has found.
 type Marked struct {
-	Adoptable          // its Containment is the one in which the process was started
+	Adoptable          // the Containment in it is the one in which the process was started
 	Command     string // name of the program
 	LeadsGroup  bool   // the process leads its process group, as every process started by Start does
 	environment []string

@@ -57,8 +57,8 @@ var thisOwner = sync.OnceValue(func() owner {
 })
 
 // newMark returns the mark of a new container. If bound is true, the processes of the container
-// must not outlive this program. Then the mark contains the owner, by which killOrphanProcesses
-// finds these processes when this program has died.
+// must not outlive this program. Then the mark names this program as the owner. When this program
+// has died, killOrphanProcesses finds these processes by the owner in their mark.
 func newMark(bound bool) string {
 	if bound {
 		return thisOwner().String() + "-" + rand.Text()

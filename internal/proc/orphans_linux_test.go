@@ -97,8 +97,8 @@ func init() {
 	// OwnerIsDead takes the program that a mark names for dead. The argument is the mark.
 	roles["blind"] = func(args []string) {
 		// The first call of OwnerIsDead reads the start time and the namespaces of this process
-		// from /proc and keeps them. The second call compares them with those in the mark, and
-		// could not read them any more.
+		// from /proc and keeps them. The second call compares the kept values with those in the
+		// mark. It could not read them itself, because this process can open no files by then.
 		proc.OwnerIsDead(args[0])
 		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{}); err != nil {
 			panic(err)

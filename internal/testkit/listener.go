@@ -7,7 +7,7 @@ import "net"
 type Listener struct {
 	Queue  chan net.Conn // connections that Accept will return
 	Closed chan struct{}
-	Fail   chan error // errors that Accept will return
+	Fail   chan error // each error that is sent here is returned by one call of Accept
 }
 
 // Listen returns a Listener whose queue has room for a hundred connections.

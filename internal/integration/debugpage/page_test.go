@@ -85,7 +85,7 @@ func TestPage_ShowsPhasesAndGuardsDuringDrain(t *testing.T) {
 	p := newPage(t, serve(t, scope))
 	p.open("")
 	p.waitForText("#state", "Running")
-	p.eval(`window.same = true`) // a reload of the page would delete this variable
+	p.eval(`window.same = true`) // deleted if the page is loaded again, which the test must notice
 	orders := hold(root, "orders", 3)
 	p.waitForText("#tree", "orders")
 	p.waitForText("[aria-current=step]", "Serving")

@@ -130,7 +130,8 @@ func TestDeploymentFile_PhasesFitGracePeriod(t *testing.T) {
 		t.Errorf("the command is %s, and a shell does not pass SIGTERM on; run the program itself", c.Command[0])
 	}
 
-	// The probed ports exist, and load balancers notice the failed readiness within the lame duck.
+	// Each probe uses a port of the container, and load balancers notice the failed readiness probe
+	// within the lame duck phase.
 	ports := map[string]bool{}
 	for _, p := range c.Ports {
 		ports[p.Name] = true

@@ -31,7 +31,7 @@ func (k kind) String() string {
 type event struct {
 	kind       kind
 	scope      int
-	state      ctxshutdown.State // the result of State
+	state      ctxshutdown.State // the state that a call of State returned
 	completion int               // the index of the completion
 	resolved   bool              // whether the completion was resolved when it was polled
 }
@@ -133,8 +133,8 @@ func (s scope) step(e event) []scope {
 	return []scope{s.withDue()}
 }
 
-// decide returns the possible states after an acquisition has returned: each completion from the
-// i-th on that was due is open again or closed.
+// decide returns the states in which the scope can be after an acquisition has returned. In these
+// states, each completion from number i on that was due before is either open again or closed.
 func (s scope) decide(i int) []scope {
 	for ; i < maxCompletions && s.completions[i] != due; i++ {
 	}

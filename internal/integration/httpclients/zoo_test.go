@@ -30,9 +30,9 @@ type program struct {
 	protocol string   // the HTTP version that the server must see
 	secure   bool     // the client connects with TLS
 	command  []string // the command that sends the requests; URL in it stands for the address of the server
-	// result finds numbers in the output of the command. From these, the function below computes
-	// the number of requests and the number of failures; answered is the number of requests that
-	// the server has answered.
+	// result finds numbers in the output of the command. From these numbers, the function failed
+	// computes how many requests the client has sent and how many have failed. Its argument
+	// answered is the number of requests that the server has answered.
 	result *regexp.Regexp
 	failed func(matches []string, answered int) (requests, failures int)
 }
