@@ -220,7 +220,7 @@ type RestartPolicy = spec.RestartPolicy
 const (
 	OnFailure RestartPolicy = spec.OnFailure // restart processes that fail; the default
 	Always    RestartPolicy = spec.Always    // restart all processes that end
-	Never     RestartPolicy = spec.Never     // restart no process
+	Never     RestartPolicy = spec.Never     // never restart a process
 )
 
 // A RestartConfig limits how often failing processes are restarted.
@@ -305,9 +305,9 @@ const (
 type Retry = spec.Retry
 
 const (
-	Manual      Retry = spec.Manual      // an operator calls [Manager.Resume]; the default
-	Immediate   Retry = spec.Immediate   // the launcher retries at once
-	Exponential Retry = spec.Exponential // the launcher retries after a pause that doubles with each failure
+	Manual      Retry = spec.Manual      // the launcher waits until [Manager.Resume] is called; the default
+	Immediate   Retry = spec.Immediate   // the launcher tries again at once
+	Exponential Retry = spec.Exponential // the launcher tries again after a pause that doubles with each failure
 )
 
 // A Hook is a command that is run before a process is asked to stop. {id}, {dir} and {socket} are
@@ -367,8 +367,9 @@ type LogConfig struct {
 //
 // A value stops being masked when no group and no process has it any more.
 type SecretConfig struct {
-	// Names are patterns of further names, in the syntax of path.Match. Upper and lower case are
-	// equal, and so are - and _.
+	// Names are patterns for the names of variables and flags whose values are secret, in addition
+	// to the usual names. They have the syntax of path.Match. Upper and lower case are equal, and
+	// so are - and _.
 	Names  []string `yaml:"names"`
 	Values []string `yaml:"values"` // values to mask in addition to those that are recognized by their names
 

@@ -104,8 +104,9 @@ func (h *harness) waitUntilReady(id string) {
 	}
 }
 
-// startsDespite waits until a process of the group web is ready whose start raises an alarm with a
-// message that begins like this. It returns the health of the group.
+// startsDespite waits until the process with this id, of the group web, is ready. Its start must
+// raise an alarm with a message that begins with want. startsDespite returns the health of the
+// group.
 func (h *harness) startsDespite(id, want string) launcher.Health {
 	h.t.Helper()
 	alarm := h.readUntil("an alarm of "+id, func(e launcher.Event) bool {

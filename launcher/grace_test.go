@@ -98,7 +98,8 @@ func awaitTimes(t *testing.T, path string, want func(drainTimes) bool) (got drai
 // because messages between processes take time.
 func between(t *testing.T, what string, got, from, to time.Time) {
 	t.Helper()
-	const rounding = 2 * time.Millisecond // the rounding of durations, which are sent in milliseconds
+	// Messages contain durations in whole milliseconds, so a time can differ by this much.
+	const rounding = 2 * time.Millisecond
 	if got.Before(from.Add(-rounding)) || got.After(to.Add(rounding)) {
 		t.Errorf("%s: %v, want %v to %v", what, got, from, to)
 	}

@@ -167,8 +167,8 @@ func TestRestartNever_ProcessThatDrainsByItselfIsReplaced(t *testing.T) {
 	testkit.Equal(t, "state of the second process", stateOf(h, "web-2"), launcher.Ready)
 }
 
-// brief returns a group of processes that write a word to a file and exit with a code before they
-// are available.
+// brief returns a job of two processes. Each appends a word to a file and exits with the given
+// code, before it counts as available.
 func brief(file, word, code string) launcher.GroupConfig {
 	g := group("job", 2, "")
 	g.Command, g.Protocol, g.MinReady = []string{"/bin/sh", "-c", "echo " + word + " >>" + file + "; exit " + code}, launcher.Signals, time.Minute
@@ -334,7 +334,7 @@ func TestRoll_FailedReplacementLeavesOldProcessesRunning(t *testing.T) {
 		h.readUntil("a process is ready", func(e launcher.Event) bool { return e.To == launcher.Ready })
 		testkit.Equal(t, "state of the new process", stateOf(h, "web-4"), launcher.Ready)
 
-		// The next roll succeeds.
+		// A roll with a good build succeeds after the failed one.
 		ctx, cancel := context.WithTimeout(context.Background(), tooLong)
 		defer cancel()
 		if err := h.Roll(ctx, runners("web", 2), "a good build"); err != nil {

@@ -464,7 +464,8 @@ func TestLauncherDeath_NextLauncherAdoptsProcesses(t *testing.T) {
 	testkit.Equal(t, "outcome", st.Outcome, launcher.Unknown)
 	testkit.Equal(t, "exit", st.Exit, "ended with an unknown status")
 	h.ready()
-	if now := h.running("web"); len(now) != 2 || now[1].ID != "web-3" { // the id web-2 is not used again
+	// The new process does not get the id web-2 again.
+	if now := h.running("web"); len(now) != 2 || now[1].ID != "web-3" {
 		t.Errorf("%+v", now)
 	}
 	testkit.Equal(t, "outcome of a process that was not adopted", h.stopAndWait("web-3").Outcome, launcher.Clean)
@@ -757,7 +758,7 @@ func TestLauncherDeath_NextLauncherContinuesStop(t *testing.T) {
 	if err := syscall.Kill(b.alive()[0], syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	// The new limits are short, so the stuck process is stopped soon.
+	// The next launcher has short limits, so it soon ends the process that is stuck.
 	shutdown := &cfg.Groups[0].Shutdown
 	shutdown.Grace, shutdown.GraceEnforced, shutdown.SIGTERMTimeout = 100*time.Millisecond, true, 100*time.Millisecond
 	h := launchWith(t, cfg)

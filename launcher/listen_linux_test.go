@@ -109,7 +109,8 @@ func TestKeptListener_AddressThatKeptProcessUsesIsRefused(t *testing.T) {
 		t.Errorf("%q does not say %q", said, want)
 	}
 
-	next.Listen[0].Address = "0.0.0.0:" + port // means the same as the address before, so the listener is taken over
+	// This address means the same as the one before, so the group next takes over the listener.
+	next.Listen[0].Address = "0.0.0.0:" + port
 	h := launchWith(t, cfg)
 	h.waitForEnd("web-1")
 	h.ready()

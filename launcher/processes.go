@@ -29,7 +29,7 @@ type Stop struct {
 	// Grace is the time in which the process must stop, unless it asks for more; at most the
 	// configured maximum. If it is 0, the configuration of the group decides.
 	Grace         time.Duration
-	NoReplacement bool // the group has one process fewer from now on, until a reload changes Desired
+	NoReplacement bool // the process is not replaced: the group has one process fewer, until a reload changes Desired
 }
 
 // StopProcess stops a process and does not wait for its end; see [Manager.Wait]. If the process is

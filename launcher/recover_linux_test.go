@@ -211,7 +211,8 @@ func TestRecover_AddsProcessMissingFromStateFile(t *testing.T) {
 	h.ready()
 }
 
-// killBoth kills a launcher and its guardian, which has no time to end anything.
+// killBoth kills a launcher and its guardian. The guardian has no time to end the processes of the
+// launcher.
 func killBoth(t *testing.T, a *another) {
 	t.Helper()
 	all := guardians(t, a.Process.Pid)

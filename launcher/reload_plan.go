@@ -66,7 +66,7 @@ func (r *reloader) plan(newConfig Config) (_ *reloadPlan, err error) {
 			p.removed = append(p.removed, g)
 		}
 	}
-	// Claim last, because other processes can see listeners and files that are claimed.
+	// Claim listeners and files after all checks, because other processes can see what is claimed.
 	if err := p.claim(); err != nil {
 		p.abandon()
 		return nil, err

@@ -680,7 +680,8 @@ func (h *harness) restarts(group string) (stop func()) {
 	restarting.Go(func() {
 		for {
 			err := h.Restart(context.Background(), group, "test")
-			var ended *launcher.RollError // a reload has superseded the roll, or turned it back
+			// The error if a reload has superseded the roll of the restart, or rolled it back.
+			var ended *launcher.RollError
 			if err != nil && !errors.As(err, &ended) {
 				h.t.Error(err)
 			}
@@ -699,7 +700,7 @@ func (h *harness) restarts(group string) (stop func()) {
 
 // While one of two groups is being rolled again and again, a reload of both groups changes both.
 func TestReload_ChangesAllGroupsWhileOneIsRolledRepeatedly(t *testing.T) {
-	a, b := runners("a", 0), runners("b", 0) // rolls without processes are quick
+	a, b := runners("a", 0), runners("b", 0) // no processes, so that rolls are quick
 	h := launch(t, a, b).ready()
 	defer h.restarts("b")()
 	for n := range 40 {

@@ -102,7 +102,8 @@ func TestCanary_RollWaitsForCanaryAndCanBeRolledBack(t *testing.T) {
 	}
 	h.waitForState(next.Process, launcher.Ready)
 
-	// An old process that a user stops is also started again with its old revision.
+	// A user stops a process of the old revision. The process that replaces it has the old
+	// revision, too.
 	health, _ = h.GroupHealth("web")
 	testkit.Equal(t, "failure of the roll", health.Roll.Why, "")
 	stopped := h.running("web")[0]

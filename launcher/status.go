@@ -26,7 +26,7 @@ const (
 	Draining          = lifecycle.Draining          // the process completes the work that it has accepted
 	Blocked           = lifecycle.Blocked           // the process drains, and waits for something outside of itself
 	Complete          = lifecycle.Complete          // the process was reaped, after it ended as it should
-	Forced            = lifecycle.Forced            // the process was reaped, after SIGTERM or SIGKILL at a deadline
+	Forced            = lifecycle.Forced            // the process was reaped, after it was sent SIGTERM or SIGKILL at a deadline
 	Crashed           = lifecycle.Crashed           // the process was reaped, after it ended by itself with a failure
 	Gone              = lifecycle.Gone              // the process has ended, and its exit status cannot be known
 )

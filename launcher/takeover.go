@@ -166,7 +166,8 @@ func (g *group) applyNext() {
 	}
 	var tell []controller.Process
 	if same, keepsProcesses := c.Compare(next.Config); !keepsProcesses {
-		// An error means that the group is stopping, so that no roll is needed.
+		// startRoll fails only if the group is stopping. Then no roll is needed, so the error is
+		// ignored.
 		g.startRoll(next.Config, next.Source, reason)
 	} else if !same {
 		tell, _ = c.Change(next.Config, next.Source, reason)

@@ -259,7 +259,9 @@ func TestChecks_UpdateHealthWithoutLauncher(t *testing.T) {
 		testkit.Equal(t, "health while a check fails", after(2*time.Second), healthpb.HealthCheckResponse_NOT_SERVING)
 		ok.Store(true)
 		if got := after(time.Second); got != healthpb.HealthCheckResponse_SERVING {
-			t.Fatalf("a second after the check passes health is %v", got) // stop here, because the test would otherwise wait for a message to systemd
+			// End the test here. No READY=1 has been sent, so the call of systemd below would wait
+			// for ever.
+			t.Fatalf("a second after the check passes health is %v", got)
 		}
 		testkit.Equal(t, "systemd", systemd(), "READY=1\nSTATUS=listening")
 		ok.Store(false)

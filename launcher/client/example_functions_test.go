@@ -252,7 +252,7 @@ func ExampleNewReadinessCoordinator() {
 	// UNHEALTHY
 }
 
-// Only the first request counts.
+// The process is asked to stop twice. Only the first request counts.
 func ExampleNewShutdownCoordinator() {
 	shutdown := client.NewShutdownCoordinator("web-1")
 	for _, reason := range []string{"a new build", "impatience"} {

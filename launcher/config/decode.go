@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// A position is where a key is in the file.
+// A position is the line and the column of a key in the file.
 type position struct{ line, column int }
 
 // A decoder reads YAML nodes into structs by reflection. It does not use the decoder of the YAML
@@ -24,7 +24,7 @@ type decoder struct {
 	errs    Errors
 	wrong   map[string]bool // the keys for which an error has been reported
 	lenient bool            // leave out a value with a variable that is not set, and report no error; used to find state_dir
-	unset   bool            // a value was left out because of the field lenient
+	unset   bool            // a value was left out because the field lenient is set
 	nodes   int             // number of visited nodes; the target of an alias is counted each time that the alias is used
 }
 

@@ -37,7 +37,8 @@ func (c *Config) derive(d *decoder) {
 		if g.MinHealthy == nil {
 			g.MinHealthy = launcher.Int(spec.DefaultMinHealthy(g.Desired, *g.MaxSurge))
 		}
-		if !d.set(at + ".shutdown.grace_period") { // the default must not be longer than a short max_duration
+		// The default of grace_period must not be longer than a short max_duration in the file.
+		if !d.set(at + ".shutdown.grace_period") {
 			g.Shutdown.Grace = min(g.Shutdown.Grace, g.Shutdown.Max)
 		}
 	}

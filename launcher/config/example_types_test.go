@@ -79,7 +79,7 @@ func ExampleSource() {
 		panic(err)
 	}
 	cfg := c.Launcher()
-	cfg.Groups[0].Desired = -1 // as in a program that changes the configuration after it was read
+	cfg.Groups[0].Desired = -1 // stands for a change that the program makes after reading the file
 	err = source.Locate(cfg.Validate())
 	_, what, _ := strings.Cut(err.Error(), "launcher.yaml:")
 	where, _, _ := strings.Cut(what, ": ")

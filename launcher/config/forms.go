@@ -77,9 +77,10 @@ func (f form) checked(check func(name, value string) string) form {
 	return f
 }
 
-// formed reads a node into v, a field that the file writes in another form. It starts with the
-// value of v in that form, and keeps it if the node is not valid. The keys command and args share a
-// field: each sets its part.
+// formed reads a node into v, a field that has another form in the file. formed converts the
+// present value of v into that form, reads the node over it, and converts the result back. If the
+// node is not valid, v keeps its value. The keys command and args share a field: each sets its
+// part.
 func (d *decoder) formed(n *yaml.Node, at string, f form, v reflect.Value) {
 	in := reflect.New(f.typ).Elem()
 	in.Set(f.get(v))

@@ -226,8 +226,8 @@ func (g group) job() nomadJob {
 		Services:      services,
 		Tasks:         []nomadTask{t},
 	}
-	// Interval is the longest time in which CrashLimit consecutive failures can happen: each
-	// process is ready for just less than ResetAfter before it fails.
+	// Interval is the longest time that CrashLimit consecutive failures can take. They take so long
+	// if each process is ready for almost ResetAfter before it fails.
 	tg.RestartPolicy.Interval = max(time.Duration(g.Restart.CrashLimit)*(g.Restart.MinBackoff+g.Restart.ResetAfter), leastInterval)
 	switch {
 	case g.Restart.Policy == launcher.Never:

@@ -81,8 +81,8 @@ func (g group) service() string {
 		u.set("Requires", g.socketName(l))
 		u.set("After", g.socketName(l))
 	}
-	// The interval is the longest time in which Limit consecutive failures can happen: each process
-	// is ready for just less than Reset before it fails.
+	// The interval is the longest time that CrashLimit consecutive failures can take. They take so
+	// long if each process is ready for almost ResetAfter before it fails.
 	u.set("StartLimitIntervalSec", seconds(time.Duration(g.Restart.CrashLimit)*(g.Restart.MinBackoff+g.Restart.ResetAfter)))
 	u.set("StartLimitBurst", strconv.Itoa(max(g.Restart.CrashLimit, 1)))
 

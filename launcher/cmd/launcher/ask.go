@@ -54,8 +54,9 @@ func ask(cmd *cobra.Command, at *place, wait bool, f func(ctx context.Context, t
 		return nil
 	case status.Code(err) == codes.Unavailable:
 		return unreachable(at, where, status.Convert(err).Message())
-	// The launcher can return this code itself, for instance for a deadline of its own. The code
-	// means answerTimeout only if ctx has ended, too. The same holds for Canceled.
+	// The launcher itself can answer with the code DeadlineExceeded, for instance for a deadline of
+	// its own. Only if ctx has ended, too, the code means that answerTimeout has passed. Likewise,
+	// Canceled means an interrupt only if ctx has ended.
 	case status.Code(err) == codes.DeadlineExceeded && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("launcher: no answer from %s within %v: the launcher hangs or is suspended, and may or may not have done what was asked. "+
 			"Check its process; SIGCONT resumes a suspended one", where, answerTimeout)
@@ -88,7 +89,7 @@ func unreachable(at *place, where, grpcMessage string) error {
 		return fmt.Errorf("launcher: TLS with %s failed: %s; check --cert, --key, --ca, and the host in --remote", where, refused)
 	case at.remote == "" && ofAnother(where):
 		return fmt.Errorf("launcher: the launcher at %s belongs to another user; run the command as that user, or as root (%s)", where, plain)
-	case at.remote == "" && !strings.Contains(grpcMessage, "while dialing"): // the connection existed, so the launcher ended during the call
+	case at.remote == "" && !strings.Contains(grpcMessage, "while dialing"): // the command was connected, so the launcher ended during the call
 		return fmt.Errorf("launcher: the launcher at %s exited before it answered, and may or may not have done what was asked; check whether it runs again (%s)", where, plain)
 	case at.remote != "":
 		return fmt.Errorf("launcher: cannot connect to %s; is a launcher running there, with this admin.address? (%s)", where, plain)

@@ -450,7 +450,9 @@ func TestWatch_ExitsWith0OnInterrupt(t *testing.T) {
 			for lines.Scan() {
 			}
 		}()
-		for received := false; !received; { // restart until the command receives an event
+		// Restart the group until the command receives an event: it may not watch events yet during
+		// the first restart.
+		for received := false; !received; {
 			s.mustRun("restart", "web", "--wait")
 			select {
 			case received = <-seen:

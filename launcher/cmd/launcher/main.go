@@ -53,7 +53,8 @@ func main() {
 	beInit()
 	cmd := root()
 	if c, _, err := cmd.Find(os.Args[1:]); err == nil && c.Name() == "run" {
-		launcher.ServeUpgrades(func() { execute(cmd) }) // this call returns only on systems without upgrades
+		// ServeUpgrades returns only on systems without upgrades.
+		launcher.ServeUpgrades(func() { execute(cmd) })
 	}
 	execute(cmd)
 }

@@ -123,7 +123,9 @@ func onlyFile(cmd *cobra.Command, args []string) (err error) {
 // reload.
 func runFile(cmd *cobra.Command, at *place, whenDone bool) error {
 	load := config.LoadSource
-	if cmd.Context().Value(checkOnly{}) != nil { // the launcher that asks has read the file at its start
+	// An upgrade check reads a file that the running launcher has read before, perhaps from a pipe.
+	// It must not wait for another program to write to that pipe again.
+	if cmd.Context().Value(checkOnly{}) != nil {
 		load = config.LoadAgain
 	}
 	c, source, err := load(at.file)
@@ -226,8 +228,8 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 		}
 		s.Go(func(context.Context) { upgradeOnSignal(s, m, printed().errs, upgrades) })
 		if cfg.Reread != nil {
-			// This logger never blocks, unlike cfg.Logger: a goroutine that handles signals writes
-			// to it.
+			// cfg.Logger may block, and this logger never does. The goroutine that handles signals
+			// must not be blocked by its log.
 			logger := slog.New(slog.NewTextHandler(printed().errs, nil))
 			s.Go(func(context.Context) { reloadOnHangup(s, m, logger, hangup) })
 		}

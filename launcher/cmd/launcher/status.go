@@ -277,11 +277,13 @@ func describe(p *pb.ProcessStatus) string {
 		if b := p.GetMetrics().GetBlockingOperations(); len(b) > 0 && outcome == pb.Outcome_NOT_ENDED {
 			words = append(words, "blocked by "+strings.Join(b, ", "))
 		}
-	case pb.Outcome_CRASHED: // nothing is added: the state of the process already says that it crashed
+	// Add no word for the outcome: the state, which is printed as well, already says that the
+	// process crashed.
+	case pb.Outcome_CRASHED:
 	default:
 		words = append(words, outcome.String())
 	}
-	// A message that only repeats the exit is left out.
+	// Leave out a message that only repeats the exit status.
 	words = append(words, p.GetExit())
 	if m := p.GetMessage(); m != p.GetExit() {
 		words = append(words, m)

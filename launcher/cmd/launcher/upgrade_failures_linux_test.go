@@ -82,7 +82,7 @@ func TestUpgrade_SaysThatNewProgramEndedBeforeTakeover(t *testing.T) {
 	testkit.Equal(t, "exit code of the launcher", d.ends(), 3)
 	// The guardian ends later than the launcher, because it has to end the processes first.
 	n, err := 0, error(unix.EINTR)
-	for err == unix.EINTR { // a signal of the Go runtime can interrupt the call
+	for err == unix.EINTR { // a signal of the Go runtime can interrupt poll
 		n, err = unix.Poll([]unix.PollFd{{Fd: int32(guardian), Events: unix.POLLIN}}, int(tooLong.Milliseconds()))
 	}
 	if n != 1 {
@@ -262,7 +262,7 @@ process_groups:
 // While lines are queued because the output of the launcher is not read, an upgrade is refused. So
 // no line is lost.
 func TestUpgrade_LosesNoQueuedLine(t *testing.T) {
-	const lines = 400 // number of lines of 1000 bytes; together they are more than the pipes can hold
+	const lines = 400 // lines of 1000 bytes that the process prints: more than the pipes can hold
 	s := newSite(t, fmt.Sprintf(`
 state_dir: STATE
 process_groups:

@@ -214,7 +214,7 @@ func (r *runner) drain(ctx context.Context) error {
 func (r *runner) flush(ctx context.Context, st *store) error {
 	defer r.life.Shutdown.Block("flush to " + r.open.path)()
 	return st.close(ctx, func(left time.Duration) {
-		needs := left + left/2 // half as much is added, because the speed of a slow disk varies
+		needs := left + left/2 // half as much again, because the speed of a slow disk varies
 		if end := time.Now().Add(needs); end.After(r.deadline) {
 			r.life.Shutdown.RequestMoreTime(needs)
 			r.deadline = end

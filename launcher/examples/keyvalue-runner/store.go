@@ -180,8 +180,8 @@ func (s *store) run() {
 		for more := true; more; {
 			var err error
 			if more, err = s.commit(); err != nil {
-				// put has returned the error to its caller. The asynchronous writes stay in the
-				// queue and are tried again at the next tick.
+				// Each pending call of put returns the error to its caller. Asynchronous writes
+				// stay in the queue, and the store tries them again at the next tick.
 				break
 			}
 			select {

@@ -42,7 +42,7 @@ type Server struct {
 	unix     *net.UnixListener
 
 	mu      sync.Mutex
-	users   map[uint32]listening // for notifications of processes of other users, by uid
+	users   map[uint32]listening // the servers that receive notifications of processes of other users, by uid
 	stopped bool
 	serving sync.WaitGroup // the goroutines that serve sockets of other users
 }

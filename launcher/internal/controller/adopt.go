@@ -29,8 +29,8 @@ func (c *Controller) Restore(r statefile.Group) {
 	wanted := c.revisions.Wanted()
 	d := statefile.Digest(wanted.Config)
 	wanted.Shortfall.Stopped = r.Stopped
-	// If the configured number of processes has not changed since, the numbers in the state file
-	// (of finished, failed and scaled-down processes) still hold.
+	// If the configured number of processes has not changed since the state file was written, the
+	// numbers in the state file (of finished, failed and scaled-down processes) still hold.
 	if r.Config.Desired == wanted.Config.Desired {
 		short := &wanted.Shortfall
 		if r.Config.OnLauncherDeath == spec.Keep && r.Digest == d { // processes that finished under the same configuration are not run again

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type host struct {
 	*controller.Controller
 	starts    int
-	processes []*fake // that exist, oldest first
+	processes []*fake // the processes that exist, oldest first
 }
 
 type fake struct {
@@ -115,7 +115,7 @@ func group(name string, desired int) spec.Group {
 	return g
 }
 
-// begin returns a group that starts its processes.
+// begin returns a host whose controller has started the processes of the group cfg.
 func begin(cfg spec.Group) *host {
 	h := &host{}
 	h.Controller = controller.New(cfg, nil, h)

@@ -19,7 +19,7 @@ func (c *Controller) AwaitsDependencies() bool { return c.awaitsDependencies }
 // replaced. The message names the groups that the group waits for.
 func (c *Controller) describeWait() string {
 	const text = "nothing is replaced, because no process of the group runs yet"
-	if len(c.waitsFor) == 0 { // the group has not checked yet the groups that it depends on
+	if len(c.waitsFor) == 0 { // the group has not yet checked the groups that it depends on
 		return text
 	}
 	advice := ""

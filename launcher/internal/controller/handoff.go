@@ -42,7 +42,8 @@ func (c *Controller) Handoff(processes []*statefile.Process) (json.RawMessage, e
 		Instances: map[string]InstanceHandoff{}}
 	for _, p := range processes {
 		i := c.instances[p.ID]
-		// Nothing more to hand over: the process has not been adopted yet, or has ended meanwhile.
+		// If the process has not been adopted yet, or has ended meanwhile, there is nothing of it
+		// to hand over.
 		if i == nil {
 			continue
 		}

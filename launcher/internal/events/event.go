@@ -62,8 +62,9 @@ type Event struct {
 	// otherwise from the order to stop it; 0 if there was no order.
 	Took     time.Duration
 	WasReady bool // set for a Transition: whether the process was READY at some time before
-	// Forced is set in the Transition in which a process ends, if it was sent SIGTERM or SIGKILL at
-	// a deadline. It is also set if the state is GONE, because the exit status is not known.
+	// Forced is set in the Transition in which a process ends, if the launcher sent the process
+	// SIGTERM or SIGKILL at a deadline. It can also be set in a Transition to GONE, in which the
+	// exit status of the process is not known.
 	Forced bool
 	// Survivors is set when a process has ended: the number of its descendants that could not be
 	// killed.

@@ -303,8 +303,8 @@ func (g *Guardian) watch(ctx context.Context) {
 				return
 			}
 		}
-		// Add the guardian's PID to the state file. By the PID the next launcher finds the guardian
-		// even if that has lost the variable that marks it in its environment.
+		// Add the PID of the guardian to the state file. The guardian is marked by a variable in
+		// its environment; by the PID, the next launcher finds it even without that variable.
 		g.cfg.Flush(ctx.Done())
 	}
 }

@@ -97,10 +97,10 @@ const (
 	DoLeaveRouting                        // remove the process from routing; DoRegister may follow
 	DoShutdown                            // call Shutdown; OnAck follows
 	DoAskStatus                           // call GetShutdownStatus; OnStatus follows
-	DoSignal                              // send Signal to the process
+	DoSignal                              // send the signal in Action.Signal to the process
 	DoTerminate                           // send SIGTERM to the process and all that it has started
 	DoKill                                // send SIGKILL to the process and all that it has started
-	DoReportUnconfirmed                   // report that the process was sent SIGKILL, but is not known to have ended
+	DoReportUnconfirmed                   // report that SIGKILL was sent, and that the process is not known to have ended
 	DoReportGrace                         // report that the process still drains after its grace period; see [Machine.GraceReport]
 	DoReportExtension                     // report that the process has requested more time
 )

@@ -75,8 +75,9 @@ func TestReadiness_ReadyProcessHasNoMessageOfEarlierFailedProbe(t *testing.T) {
 	}
 }
 
-// The answer to a call made before the process reported that it is ready does not replace that
-// report while a probe still has to succeed.
+// A process with a probe reports that it is ready. Then the answer to an earlier call arrives,
+// which says that it is not ready. That answer does not replace the report, so the process is ready
+// as soon as the probe has succeeded.
 func TestReadiness_AnswerToEarlierCallDoesNotReplaceReadyReport(t *testing.T) {
 	for name, answer := range map[string]func(m *simulation) []string{
 		"warming":   func(m *simulation) []string { return m.readiness(pb.ReadinessResponse_WARMING) },

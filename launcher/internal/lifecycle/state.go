@@ -16,7 +16,7 @@ const (
 	Draining                           // the process completes the work that it has accepted
 	Blocked                            // the process drains, and waits for something outside of the process
 	Complete                           // the process was reaped, after it ended as intended
-	Forced                             // the process was reaped, after SIGTERM or SIGKILL at a deadline
+	Forced                             // the process was reaped, after it was sent SIGTERM or SIGKILL at a deadline
 	Crashed                            // the process was reaped, after it failed without being stopped by the launcher
 	Gone                               // the process has ended, and its exit status cannot be known
 )

@@ -164,7 +164,8 @@ func (m *Machine) onStatus(e Event) []Action {
 		actions = append(actions, Action{Kind: DoReportGrace})
 	}
 	if e.Status == nil { // a failed call says nothing about the drain, so its deadline stays
-		// Keep the last message of a process whose drain is complete: it says more than the error.
+		// If the drain of the process is complete, keep its last message, which says more than the
+		// error of this call.
 		if !m.complete {
 			m.Message = e.Err
 		}

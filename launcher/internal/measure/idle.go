@@ -84,7 +84,7 @@ func idleLauncher(args []string) error {
 		return err
 	}
 	c := cost{Ready: time.Since(begin)}
-	time.Sleep(2 * time.Second) // two seconds later, the launcher has finished the work of its start
+	time.Sleep(2 * time.Second) // by then the launcher has finished the work of its start
 	before := figures.CPUTime()
 	time.Sleep(idleFor)
 	c.CPU = (figures.CPUTime() - before) / time.Duration(idleFor/time.Second)

@@ -99,7 +99,8 @@ func main() {
 // fails if the list is not empty.
 var missed []string
 
-// mustBeNone adds n and what was counted to missed, unless n is 0.
+// mustBeNone checks that n is 0. If it is not, mustBeNone adds n, with the text that says what was
+// counted, to the list missed.
 func mustBeNone(what string, n int, args ...any) {
 	if n != 0 {
 		missed = append(missed, fmt.Sprintf("%d "+what, append([]any{n}, args...)...))

@@ -116,7 +116,7 @@ var probeKinds = []struct {
 
 var probeRoles = []string{"startupProbe", "readinessProbe", "livenessProbe"}
 
-// A probing is the result of one roll of a group with a probe.
+// A probing is what was measured during one roll of a group whose processes have a probe.
 type probing struct {
 	kind, role string
 	fails      bool

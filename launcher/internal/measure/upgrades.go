@@ -128,7 +128,8 @@ func (u *upgrading) upgrade(times int) (took []time.Duration, err error) {
 				return nil, err
 			}
 			u.rolls++
-			time.Sleep(time.Duration(n%7) * 20 * time.Millisecond) // each upgrade begins at another point of the roll
+			// Begin each upgrade at another point of the roll.
+			time.Sleep(time.Duration(n%7) * 20 * time.Millisecond)
 		}
 		began := time.Now()
 		if _, err := u.run("upgrade"); err != nil {

@@ -93,8 +93,8 @@ func TestCredentials_RequireCertificatesOfBothEnds(t *testing.T) {
 		t.Errorf("the right certificates: %s", got)
 	}
 
-	// The client trusts the authority of the server. So if the connection fails, the server has
-	// refused it.
+	// This client has a certificate of another authority, and trusts the authority of the server.
+	// So if the handshake fails, it is the server that has refused the client.
 	theirs := foreign.Issue(t, "mallory")
 	theirs.CA = client.CA
 	refused(t, "a client of another authority", call(t, address, load(t, theirs, nil).Credentials()), "unknown certificate authority")

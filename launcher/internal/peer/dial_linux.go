@@ -26,6 +26,7 @@ func DialOwned(ctx context.Context, path string, uid int) (net.Conn, error) {
 		return nil, err
 	}
 	var d net.Dialer
-	// This path leads to the file that was checked, even if another file has its old path by now.
+	// The path in /proc leads to the file that was checked, even if another file is at the original
+	// path by now.
 	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))
 }

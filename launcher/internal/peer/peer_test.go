@@ -227,7 +227,7 @@ func refused(t *testing.T, err error) {
 	}
 }
 
-// Only unix sockets have credentials.
+// The kernel tells the credentials of the other end only for unix sockets.
 func TestCredentials_RefuseTCPConnections(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -136,7 +136,7 @@ type earlier struct {
 	since time.Time       // when the process entered state
 }
 
-// New returns a process that is not run yet.
+// New returns a Process whose subprocess has been neither started nor adopted yet.
 func New(g *Group, id string, revision int, cfg spec.Group) *Process {
 	p := &Process{
 		group: g, id: id, revision: revision, cfg: cfg, digest: statefile.Digest(cfg),

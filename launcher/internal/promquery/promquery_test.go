@@ -31,7 +31,7 @@ func TestHolds_UnderstandsAnswersOfPrometheus(t *testing.T) {
 		name, answer string
 		status       int
 		holds        bool
-		value, err   string // err is how the error ends after the address of the server
+		value, err   string // err is what the error must say after the address of the server
 	}{
 		{"one", vector("1"), 200, true, "1", ""},
 		{"zero", vector("0"), 200, false, "0", ""},

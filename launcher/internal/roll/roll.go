@@ -100,7 +100,7 @@ const (
 	Ends                    // the roll has ended: Phase says how
 )
 
-// Begin begins the roll.
+// Begin sets the first state of the roll.
 func (r *Roll) Begin(c Config, v View) { r.state = Begin(r.rules(c), r.view(v)) }
 
 // Phase returns the current phase.
@@ -294,7 +294,8 @@ func (r *Roll) rules(c Config) Config {
 	return c
 }
 
-// view returns v as the functions of this package take it: with versions and failures.
+// view returns v in the form that the functions Begin and Next of this package take: with the
+// version of each instance, and the failures of the roll.
 func (r *Roll) view(v View) View {
 	seen := View{Now: v.Now, NoOldStart: v.NoOldStart, Failures: r.failures, Rejected: r.rejected, PassedAt: r.passedAt}
 	for _, i := range v.Instances {

@@ -85,7 +85,8 @@ func (s State) Rollback(c Config, v View, why string) State {
 // one.
 func (s State) ScaleDown(c Config, v View, id string) State {
 	isOld := slices.ContainsFunc(v.Instances, func(i Instance) bool { return i.ID == id && i.Version == Old && i.Health != Stopping })
-	if isOld && count(c, v).live[Old] <= s.GivenUp { // GivenUp is at least 1 here, because the instance itself is counted
+	// If this condition holds, GivenUp is at least 1, because live[Old] counts the instance itself.
+	if isOld && count(c, v).live[Old] <= s.GivenUp {
 		s.GivenUp--
 	}
 	return s

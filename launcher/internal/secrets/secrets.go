@@ -50,9 +50,9 @@ type valueSet struct {
 	masker *mask.Masker
 }
 
-// New returns Secrets without values. When the values have changed, they call the function changed
-// while they are locked. So that function must not call Configure or Learn; Values and Mask do not
-// lock.
+// New returns Secrets without values. When the values have changed, the Secrets call the function
+// changed while they hold their lock. So changed must not call Configure or Learn, which take the
+// lock. It may call Values and Mask, which do not.
 func New(changed func()) *Secrets {
 	s := &Secrets{changed: changed}
 	s.current.Store(&valueSet{})

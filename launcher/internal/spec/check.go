@@ -263,7 +263,7 @@ func (k *checker) canaryCheck(r Roll) {
 	k.must(len(c.Command) == 0 || c.Prometheus == "", "Roll.Check.Prometheus", "cannot be used with %s; use one of them", Field("Roll.Check.Command"))
 	u, err := url.Parse(c.Prometheus)
 	k.must(c.Prometheus == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == "",
-		"Roll.Check.Prometheus", "must be the address of a server, such as http://127.0.0.1:9090, without a user name, password or query") // the message does not show a password
+		"Roll.Check.Prometheus", "must be the address of a server, such as http://127.0.0.1:9090, without a user name, password or query") // the message leaves out the value, which may contain a password
 	k.must(c.Prometheus == "" || strings.TrimSpace(c.Query) != "", "Roll.Check.Query", "is missing; %s needs one, such as sum(rate(errors[1m])) < bool 1", Field("Roll.Check.Prometheus"))
 	k.must(c.Prometheus != "" || c.Query == "", "Roll.Check.Query", "has no effect without %s", Field("Roll.Check.Prometheus"))
 	if c.IsSet() {

@@ -24,7 +24,7 @@ type Probe struct {
 	Timeout          time.Duration `yaml:"timeoutSeconds" form:"seconds"`
 	SuccessThreshold int           `yaml:"successThreshold"`
 	FailureThreshold int           `yaml:"failureThreshold"`
-	TerminationGrace time.Duration `yaml:"terminationGracePeriodSeconds" form:"seconds"` // 0 means that Shutdown.Max applies
+	TerminationGrace time.Duration `yaml:"terminationGracePeriodSeconds" form:"seconds"` // 0 means the Shutdown.Max of the group
 }
 
 // An HTTPGetAction sends a request. A status from 200 to 399 is success.

@@ -114,7 +114,7 @@ func (g Group) ConditionOf(name string) Condition { return cmp.Or(g.Conditions[n
 
 // An Rlimit is a limit of the kernel for each process.
 type Rlimit struct {
-	Name       string // such as nofile
+	Name       string // the name of the limit, such as nofile
 	Soft, Hard uint64 // the soft and the hard limit; Unlimited means no limit
 }
 

@@ -13,7 +13,7 @@ func ToMillis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
-	// 0 stands for the zero time, so every other time is at least 1.
+	// The number 0 stands for the zero time, so the number of any other time is at least 1.
 	return max(1, (sinceBoot() - time.Since(t)).Milliseconds())
 }
 

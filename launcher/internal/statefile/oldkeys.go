@@ -14,7 +14,7 @@ import (
 // The methods can be deleted when [Version] is 3, because a launcher then reads no file of version
 // 1, and released launchers of version 2 write only the new keys.
 
-// UnmarshalJSON decodes a State, also one with the old key of the containment.
+// UnmarshalJSON decodes a State. The containment may be under its old key, "pen".
 func (s *State) UnmarshalJSON(text []byte) error {
 	type fields State // without the method UnmarshalJSON, which would call itself
 	return unmarshal(text, &struct {

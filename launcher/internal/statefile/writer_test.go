@@ -29,7 +29,7 @@ func obstruct(t *testing.T, path string) (clear func()) {
 	t.Helper()
 	next := path + ".next"
 	err := os.Mkdir(next, 0o700)
-	for errors.Is(err, fs.ErrExist) { // the writer is writing the file at the moment, so try again
+	for errors.Is(err, fs.ErrExist) { // the Writer has this file at the moment, so try again
 		err = os.Mkdir(next, 0o700)
 	}
 	if err != nil {

@@ -57,8 +57,8 @@ func (h *Handoff) Check(ctx context.Context, program string, args, env []string,
 	}
 	now := time.Now()
 	exit, err := p.End(proc.Deadlines{Terminate: now, Kill: now, GiveUp: now.Add(spec.ReapTimeout)})
-	// Closed here, because a process that the program has left behind may have the other end of the
-	// pipe open, which would keep the goroutine above from ending.
+	// Close stdin here. A process that the program has left behind may still have the other end of
+	// the pipe open; then the goroutine above would not end otherwise.
 	p.Stdin().Close()
 	if err != nil { // the program has not ended and may have its output open; Close makes the goroutine above return
 		p.Close()

@@ -16,7 +16,7 @@ import (
 
 // Environment variables of a program that takes over.
 const (
-	envHandoff = early.Handoff              // the number of the file with the handoff, and the pid
+	envHandoff = early.Handoff              // "fd:pid": the descriptor of the file with the handoff, and the pid of the program
 	envFailed  = "SWANSONG_UPGRADE_ERROR"   // why the program that was to take over has executed this one again
 	envSignals = "SWANSONG_UPGRADE_SIGNALS" // signals that the program before this one has got, and may not have handled
 )
@@ -127,7 +127,8 @@ func GoBack(err error) error {
 func take(wanted func(*Handoff) bool) (*Taken, error) {
 	number, pid, _ := strings.Cut(os.Getenv(envHandoff), ":")
 	if number == "" || pid != strconv.Itoa(os.Getpid()) {
-		return nil, nil // the variable is not set, or was meant for the parent process
+		// The variable is not set, or is inherited and contains the pid of the parent process.
+		return nil, nil
 	}
 	t := &Taken{Failed: os.Getenv(envFailed), files: map[int]*os.File{}, used: map[int]bool{}}
 	fd, err := strconv.Atoi(number)

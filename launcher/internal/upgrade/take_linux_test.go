@@ -31,7 +31,7 @@ func TestTake_ReturnsRestOfHandoffIfStateHasUnknownField(t *testing.T) {
 	if _, err := file.WriteString(strings.Replace(string(text), `"containment"`, `"containments"`, 1)); err != nil {
 		t.Fatal(err)
 	}
-	fd, err := syscall.Dup(int(file.Fd())) // it belongs to Take
+	fd, err := syscall.Dup(int(file.Fd())) // Take takes over this descriptor
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,8 @@ func TestAnswer_RefusesHandoffWithUnknownVersionOrField(t *testing.T) {
 	}
 	for _, c := range []struct{ text, says string }{
 		{string(text), ""},
-		{strings.Replace(string(text), `"containment"`, `"pen"`, 1), ""}, // the key that programs wrote at first
+		// Older programs write the containment under the key "pen".
+		{strings.Replace(string(text), `"containment"`, `"pen"`, 1), ""},
 		{"nonsense", "not valid JSON"},
 		{strings.Replace(string(text), `"Version":1`, `"Version":2`, 1), "has version 2, but this program reads 1 to 1"},
 		{strings.Replace(string(text), `"Dir"`, `"Directory"`, 1), `unknown field "Directory"`},

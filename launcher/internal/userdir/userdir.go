@@ -207,7 +207,8 @@ func Remove(launcherDir string) {
 		}
 		root.Remove(e.Name())
 	}
-	os.Remove(Of(launcherDir)) // fails if systemd has made the directory, which systemd then removes
+	// This call fails if systemd has made the directory. Systemd then removes it.
+	os.Remove(Of(launcherDir))
 }
 
 // open opens the directory, so that no symbolic link in it leads elsewhere, and returns what is in
