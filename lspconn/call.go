@@ -258,7 +258,8 @@ func (c *Conn) respond(id int64, r response) bool {
 
 // cancelCall completes a call whose ctx has ended, unless its response has arrived by now.
 func (c *Conn) cancelCall(ctx context.Context, m *queuedMessage) (json.RawMessage, error) {
-	// Call the methods of ctx before locking c.mu, because the caller may have implemented them.
+	// Call the methods of ctx before locking c.mu: the type of ctx may be one of the caller, with
+	// methods that call the connection.
 	cause := context.Cause(ctx)
 	c.mu.Lock()
 	if !c.respond(m.id, response{err: cause}) {
@@ -267,8 +268,8 @@ func (c *Conn) cancelCall(ctx context.Context, m *queuedMessage) (json.RawMessag
 		return r.result, r.err
 	}
 	if !c.withdraw(m) {
-		// If the connection has been stopped, no guard is available. The cancellation is not needed
-		// then, because the server is asked to shut down.
+		// TryGuard fails if the connection has been stopped. Then the cancellation need not be
+		// sent, because the server is asked to shut down.
 		if g, ok := c.queueScope.TryGuard(); ok {
 			params := strconv.AppendInt([]byte(`{"id":`), m.id, 10)
 			c.enqueue(newNotification("$/cancelRequest", append(params, '}'), g))

@@ -922,7 +922,8 @@ func TestLogger_MayCallState(t *testing.T) {
 				made := make(chan struct{})
 				log := slog.New(handler(func(r slog.Record) {
 					<-made
-					line := conn.State().String() // this call would deadlock if the connection held its lock here
+					// conn.State would deadlock if the connection held its lock while it logs.
+					line := conn.State().String()
 					if message := strings.TrimPrefix(r.Message, "lspconn: "); message != line {
 						line += ": " + message
 					}
@@ -945,7 +946,7 @@ func TestLogger_MayCallState(t *testing.T) {
 }
 
 // The report that the Logger receives contains the panic of a callback.
-func TestLogger_ReportThatItReceivesNamesPanicOfCallback(t *testing.T) {
+func TestLogger_ReceivesReportThatNamesPanicOfCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got string
 		log := slog.New(handler(func(r slog.Record) {

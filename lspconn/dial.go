@@ -123,7 +123,8 @@ func (d dialledOutput) Read(b []byte) (int, error) {
 	n, err := d.stream.Read(b)
 	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
 		// If the deadline passes before Read begins, for example on a busy machine, Read fails even
-		// if data is waiting. So only a second time-out in a row is the end.
+		// if data is waiting. So only a second time-out in a row means that the server has sent no
+		// more.
 		d.limitRead()
 		n, err = d.stream.Read(b)
 	}

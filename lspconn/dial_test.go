@@ -166,7 +166,8 @@ func TestDial_StreamEndsWhenProcessEndsEvenIfProxyKeepsItOpen(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		t.Cleanup(func() { theirs.Close() }) // the proxy's end stays open until the test has ended
+		// The proxy keeps its end open until the test has ended.
+		t.Cleanup(func() { theirs.Close() })
 		go io.Copy(behind, theirs)
 		go io.Copy(theirs, behind)
 		return proxied{ours.(*net.UnixConn), ended}, nil

@@ -69,7 +69,8 @@ func ExampleWithRestart() {
 	starts := 0
 	servers := func(string) (lspconn.Server, error) {
 		if starts++; starts == 1 {
-			return lspconn.Server{Command: []string{"gopls", "-no-such-flag"}}, nil // because of this flag, gopls exits at once
+			// gopls does not know the flag, and exits at once.
+			return lspconn.Server{Command: []string{"gopls", "-no-such-flag"}}, nil
 		}
 		return lspconn.Server{Command: []string{"gopls"}}, nil
 	}
@@ -83,7 +84,7 @@ func ExampleWithRestart() {
 		log.Fatal(err)
 	}
 	<-conn.Done()
-	again, err := manager.Conn(ctx, "go") // this call blocks until the restart
+	again, err := manager.Conn(ctx, "go") // blocks until the server has been restarted
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -99,7 +100,8 @@ func ExampleWithOnRestart() {
 	starts := 0
 	servers := func(string) (lspconn.Server, error) {
 		if starts++; starts == 1 {
-			return lspconn.Server{Command: []string{"gopls", "-no-such-flag"}}, nil // because of this flag, gopls exits at once
+			// gopls does not know the flag, and exits at once.
+			return lspconn.Server{Command: []string{"gopls", "-no-such-flag"}}, nil
 		}
 		return lspconn.Server{Command: []string{"gopls"}}, nil
 	}
@@ -132,7 +134,8 @@ func ExampleWithOnRestart() {
 func ExampleWithOnFailure() {
 	ctx := context.Background()
 	servers := func(string) (lspconn.Server, error) {
-		return lspconn.Server{Command: []string{"gopls", "-no-such-flag"}}, nil // because of this flag, gopls exits at once
+		// gopls does not know the flag, and exits at once.
+		return lspconn.Server{Command: []string{"gopls", "-no-such-flag"}}, nil
 	}
 	failed := make(chan error, 1)
 	manager, err := lspconn.NewManager(ctx, servers, lspconn.WithOnFailure(func(key string, err error) { failed <- err }))

@@ -28,7 +28,7 @@ type inbox struct {
 	ordered   atomic.Pointer[handling] // the handler for which the next message waits, or nil; set under mu
 
 	mu         sync.Mutex
-	space      sync.Cond // signalled when fewer messages wait
+	space      sync.Cond // signalled when a message has left the queue waiting
 	waiting    []message
 	taken      message                // the message that was last removed from the queue waiting; its handler may not have been called yet
 	delivering bool                   // set while deliver runs, and its handlers until they call Async
@@ -172,7 +172,8 @@ func (b *inbox) begin(h *handling) *ResponseError {
 	return nil
 }
 
-// answer reports whether the caller must answer the request of h. Only the first call returns true.
+// answer reports whether the caller must send the response to the request that h handles. Only the
+// first call for h returns true.
 func (b *inbox) answer(h *handling) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

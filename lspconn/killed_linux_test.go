@@ -125,7 +125,8 @@ func TestStart_ServerIsKilledWithProgram(t *testing.T) {
 	defer held.Close()
 	client.Process.Kill()
 	held.SetReadDeadline(time.Now().Add(tooLong))
-	if _, err := held.Read(make([]byte, 1)); err != io.EOF { // the kernel closes the other end when the server is dead
+	// When the server is dead, the kernel closes its end of the connection.
+	if _, err := held.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("the server is still running: %v", err)
 	}
 }

@@ -38,7 +38,7 @@ func TestConn_LeavesNoProcessNoFileAndNoGoroutine(t *testing.T) {
 		}, hostile)
 		stop(func(c *lspconn.Conn) { c.Call(context.Background(), "die", nil) }, role{})
 	}
-	all() // opens the files that the runtime keeps open, such as that of its poller
+	all() // the first run opens files that the Go runtime keeps open, such as that of its poller
 	before := leftovers.Count()
 	for range 5 {
 		all()

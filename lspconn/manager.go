@@ -106,7 +106,8 @@ func (m *Manager) Conn(ctx context.Context, key string) (*Conn, error) {
 	}
 	defer func() { <-e.lock }()
 	if e.conn != nil && e.conn.Err() == nil {
-		m.callOnRestart(key, e) // calls the function of WithOnRestart again if it has panicked in an earlier call of Conn
+		// If the function of WithOnRestart has panicked in an earlier call of Conn, call it again.
+		m.callOnRestart(key, e)
 		return e.conn, nil
 	}
 	if e.conn != nil {

@@ -20,7 +20,7 @@ const (
 	HandshakeTimeout                // the server did not answer shutdown in time or refused it, but exited after the exit notification or when stdin was closed
 	Terminated                      // the server ended after SIGTERM
 	Killed                          // the server was ended by SIGKILL
-	Unconfirmed                     // the server was not known to have ended at the deadline
+	Unconfirmed                     // at the deadline it was not known whether the server had ended
 )
 
 func (o Outcome) String() string {

@@ -95,9 +95,9 @@ func lastLine(lines []string, wanted func(line string) bool) (string, bool) {
 	return "", false
 }
 
-// infoLine matches the entries of a log that report no failure, and failureLine those that do, as
-// clangd writes them (I[12:00:00.000] and E[12:00:00.000]), and with a level in capitals, as most
-// libraries for logging do.
+// infoLine matches log lines of a server that report no failure, and failureLine those that report
+// one. Both know two formats: that of clangd, I[12:00:00.000] and E[12:00:00.000], and that of most
+// logging libraries, with a level in capitals.
 var (
 	infoLine    = regexp.MustCompile(`^[IV]\[\d|^.{0,60}\b(INFO|DEBUG|TRACE)\b`)
 	failureLine = regexp.MustCompile(`^E\[\d|^.{0,60}\b(ERROR|FATAL|CRITICAL)\b`)
@@ -106,7 +106,8 @@ var (
 // colour matches the escape sequences that set the colour of a text on a terminal.
 var colour = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// namesError reports whether a line is neither part of a stack trace nor advice.
+// namesError reports whether a line may name an error: it is neither part of a stack trace nor
+// advice.
 func namesError(line string) bool {
 	return !traceLine.MatchString(line) && !adviceLine.MatchString(line)
 }
