@@ -11,7 +11,7 @@ import (
 // A test consists of a scenario and a check. This check requires that every accepted job is done
 // when everything has drained.
 func ExampleRun() {
-	runs("TestJobs", func(t *testing.T) { // in a real test: func TestJobs(t *testing.T)
+	runs("TestJobs", func(t *testing.T) { // stands for: func TestJobs(t *testing.T) {
 		shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
 			accepted, done := 0, make(chan struct{}, 10)
 			for range 10 {
@@ -38,7 +38,7 @@ func ExampleRun() {
 // A scenario that takes longer than ten seconds to drain, by the clock of the bubble, sets a longer
 // limit.
 func ExampleWithin() {
-	runs("TestExport", func(t *testing.T) { // in a real test: func TestExport(t *testing.T)
+	runs("TestExport", func(t *testing.T) { // stands for: func TestExport(t *testing.T) {
 		shutdowntest.Run(t, func(t *testing.T, s *ctxshutdown.Swansong) func() {
 			export := s.Guard()
 			defer export.Release()

@@ -165,7 +165,8 @@ func TestRun_DoesNotReportGoroutineThatIsAboutToEnd(t *testing.T) {
 	})
 }
 
-// If the check waits for the goroutine that has released the last guard, the run does not deadlock.
+// The check may wait for the goroutine that releases the last guard. Then the run does not
+// deadlock.
 func TestRun_CheckMayWaitForGoroutineThatReleasesLastGuard(t *testing.T) {
 	for name, wait := range map[string]func(mu *sync.Mutex, done <-chan struct{}){
 		"lock":    func(mu *sync.Mutex, _ <-chan struct{}) { mu.Lock(); defer mu.Unlock() },

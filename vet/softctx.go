@@ -182,7 +182,7 @@ func (c *softCheck) check(res *resource, guarded lineage) {
 		ast.Inspect(n, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.FuncLit:
-				return false // a function literal may run at another time
+				return false // its body may run when the guard is not held
 			case *ast.CallExpr:
 				c.call(n, guarded)
 			}

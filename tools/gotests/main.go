@@ -158,7 +158,9 @@ func (s suite) compare(way, overlay string, want outcomes) (ok bool, err error) 
 			switch passes, isKnown := got[r] == "pass", isKnown(r); {
 			case passes:
 				passed++
-				if isKnown { // a test that is known to differ may pass by chance, so that is no failure
+				// A test on the list of tests that do not pass may pass by chance. That is no
+				// failure.
+				if isKnown {
 					fmt.Printf("%s %s passed with %s; if it passes every time, remove it from the list of those that do not\n", pkg, r.test, way)
 				}
 			case isKnown:

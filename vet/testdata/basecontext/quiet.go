@@ -37,7 +37,8 @@ func inside(s *ctxshutdown.Swansong) {
 	}
 }
 
-// A field BaseContext of another type may have another meaning.
+// The check reports only the field BaseContext of http.Server: in another type, the name may have
+// another meaning.
 type options struct {
 	BaseContext func(net.Listener) context.Context
 }
