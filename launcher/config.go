@@ -367,9 +367,8 @@ type LogConfig struct {
 //
 // A value stops being masked when no group and no process has it any more.
 type SecretConfig struct {
-	// Names are patterns for the names of variables and flags whose values are secret, in addition
-	// to the usual names. They have the syntax of path.Match. Upper and lower case are equal, and
-	// so are - and _.
+	// Names are patterns for further variables and flags that are secret, in the syntax of
+	// path.Match. Upper and lower case are equal, and so are - and _.
 	Names  []string `yaml:"names"`
 	Values []string `yaml:"values"` // values to mask in addition to those that are recognized by their names
 
