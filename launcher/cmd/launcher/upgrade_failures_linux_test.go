@@ -38,12 +38,18 @@ process_groups:
 }
 
 // If the new program fails, it executes the earlier program again, even if it fails long before it
-// could take over, for instance because its flags or its file are wrong.
+// could take over, for instance because its flags or its file are wrong. The process then has the
+// name of the earlier program again.
 func TestUpgrade_ExecutesOldProgramIfNewOneFailsBeforeTakeover(t *testing.T) {
 	s := newSite(t, webFile+`    env: {API_TOKEN: hunter2hunter2}
 `)
 	d := s.startReady()
 	before := d.status().pids()
+	comm := fmt.Sprintf("/proc/%d/comm", d.cmd.Process.Pid)
+	name, err := os.ReadFile(comm)
+	if err != nil {
+		t.Fatal(err)
+	}
 	bad := filepath.Join(s.dir, "bad.yaml")
 	if err := os.WriteFile(bad, []byte("colour: green\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -59,6 +65,11 @@ func TestUpgrade_ExecutesOldProgramIfNewOneFailsBeforeTakeover(t *testing.T) {
 			t.Errorf("%s: code %d\n%s\nwant: %s", args, code, stderr, want)
 		}
 		testkit.Equal(t, "processes", d.waitForStatus("settled", settled).pids(), before)
+		now, err := os.ReadFile(comm)
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.Equal(t, "name of the process", string(now), string(name))
 	}
 	d.mustRun("upgrade")
 	testkit.Equal(t, "processes", d.waitForStatus("settled", settled).pids(), before)

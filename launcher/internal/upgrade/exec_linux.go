@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -148,6 +149,11 @@ func take(wanted func(*Handoff) bool) (*Taken, error) {
 	os.Unsetenv(envHandoff)
 	os.Unsetenv(envFailed)
 	os.Unsetenv(envSignals)
+	if t.Failed != "" {
+		// GoBack has executed this program by the path of a descriptor. The kernel has named the
+		// process after that path, so ps and top would show a number.
+		os.WriteFile("/proc/self/comm", []byte(filepath.Base(os.Args[0])), 0)
+	}
 	n := t.Files
 	for _, fd := range append([]int{n.Program, n.Lock, n.Admin, n.Guardian}, n.Sockets...) {
 		t.file(fd)
