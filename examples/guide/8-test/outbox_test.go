@@ -28,7 +28,7 @@ func TestOutbox_SendsEveryAcceptedMail(t *testing.T) {
 			}
 			time.Sleep(300 * time.Microsecond)
 		}
-		return func() { // called after the drain, when a program would exit
+		return func() { // Run calls this function after the drain, when a program would exit
 			if sent.Load() != accepted.Load() {
 				t.Errorf("%d of %d accepted mails were sent", sent.Load(), accepted.Load())
 			}
