@@ -43,7 +43,7 @@ func main() {
 	}
 	rows := slices.Concat(guardRows(), goRows(), childRows(), endRows(), interruptRows(), lspRows(), loopRows(), poolRows(), maskRows())
 	if *only != "" {
-		rows = append(rows, floorRows()...) // without -only, floorRows get a table of their own
+		rows = append(rows, floorRows()...) // a run without -only prints these rows in a table of their own
 	}
 	rows = slices.DeleteFunc(rows, func(r row) bool { return !match.MatchString(r.what) })
 	if *gate {

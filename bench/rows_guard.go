@@ -54,7 +54,7 @@ func guardRows() (rs []row) {
 			their: func() func(int) { return inTwoGoroutines((&waitGroup{}).run) },
 		},
 	)
-	// No scope in this row has a standard context before the first call of Err.
+	// In this comparison, no scope has a standard context before the first call of Err.
 	rs = append(rs, row{
 		what: "Err, depth 64", peer: "Err of context.WithCancel, depth 64", limit: 10, anew: true,
 		ours:  func() func(int) { return deriveNested(64, ctxshutdown.New(context.Background()), deriveScope).run },
