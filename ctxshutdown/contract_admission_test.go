@@ -48,7 +48,7 @@ func TestShutdown_CompletionWaitsForEveryGuardOfSubtree(t *testing.T) {
 			before, g := child(s), s.Guard()
 			done := s.Shutdown()
 			for _, k := range []*ctxshutdown.Swansong{before, child(s), child(child(before)), child(context.WithoutCancel(s))} {
-				next := k.Guard() // the scope k was not used before this call
+				next := k.Guard() // this is the first guard of the scope k
 				g.Release()
 				c.isTrue("the late guard is counted", !isResolved(done) && s.State() == ctxshutdown.ShuttingDown)
 				g = next

@@ -169,8 +169,8 @@ func leave(sem chan struct{}) {
 // the last one, it wakes Wait.
 func (g *Group) exit() {
 	if g.running.Add(-1) == 0 {
-		// While mu is locked, each Wait that has seen a running function waits on idle, so
-		// Broadcast wakes it.
+		// Lock mu, so that no call of Wait is between its check for running functions and its wait
+		// on idle: such a call would miss the Broadcast.
 		g.mu.Lock()
 		g.idle.Broadcast()
 		g.mu.Unlock()
