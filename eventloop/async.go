@@ -44,8 +44,8 @@ func Async[T any](l *Loop, d time.Duration, start func(ctx context.Context, comp
 		if completed.Swap(true) {
 			return
 		}
-		// finish delivers the result. It is deferred, because a function that discards the value
-		// may panic.
+		// finish delivers the result. The call is deferred, because the call of settle may panic:
+		// it calls a function of the user if the result has to be discarded.
 		defer o.finish(nil)
 		o.result, o.err = v, err
 		o.settle()

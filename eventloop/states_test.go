@@ -179,7 +179,8 @@ func TestStart_SucceedsOnceInConcurrentCalls(t *testing.T) {
 		close(begin)
 		began := 0
 		for n := range 4 {
-			// The last goroutine may be in Run, which returns only when the loop is stopped.
+			// Three calls have returned an error, so the last one may be a call of Run that runs
+			// the loop. It returns only when the loop is stopped.
 			if n == 3 && began == 0 {
 				for l.State() != eventloop.Running {
 					runtime.Gosched()

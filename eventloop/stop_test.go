@@ -82,7 +82,7 @@ func TestPost_RunsInOrder(t *testing.T) {
 		const posters, bursts, each = 3, 3, 1_000
 		var got [posters][]int
 		for burst := range bursts {
-			free := block(t, l) // returns once the callbacks of the burst before have run
+			free := block(t, l) // returns when the callbacks of the previous burst have run
 			var posting sync.WaitGroup
 			for p := range posters {
 				posting.Go(func() {
