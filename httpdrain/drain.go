@@ -92,8 +92,9 @@ func (d *drain) move(c *conn, oldRole, newRole role) {
 	d.closeChannels()
 }
 
-// recordSilent records a connection that the drain closed in the middle of a header. The caller
-// holds the mutex of that connection, whose role is not roleGone yet.
+// recordSilent records a connection that the drain closed in the middle of a header. It must be
+// called before the role of the connection becomes roleGone. The caller holds the mutex of the
+// connection.
 func (d *drain) recordSilent(c Cut) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -130,7 +130,7 @@ func TestHijack_ClosedConnectionIsNotListedInCutError(t *testing.T) {
 	defer (<-hijacked).Close()
 	v.s.Shutdown()
 	<-v.drains
-	time.Sleep(200 * time.Millisecond) // wait until the drain checks the sockets every few milliseconds
+	time.Sleep(200 * time.Millisecond) // by the end of this pause, the drain checks the sockets every few milliseconds
 	conn.Close()
 	v.s.Force(nil)
 	err := <-v.done

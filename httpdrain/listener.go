@@ -137,8 +137,9 @@ func isOfPackageNet(ln net.Listener) bool {
 }
 
 // onTimer closes the listener when the timer has expired waitSteps times during one call of Accept.
-// See waitSteps for why the timer expires more than once. Between two calls of Accept, the queue
-// may have connections, so onTimer closes nothing then, and the next call starts the timer anew.
+// See waitSteps for why the timer expires more than once. If the timer expires between two calls of
+// Accept, onTimer does not close the listener, because the queue may contain connections. The next
+// call of Accept starts the timer anew.
 func (l *listener) onTimer() {
 	l.mu.Lock()
 	l.steps--

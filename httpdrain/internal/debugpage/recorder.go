@@ -46,8 +46,8 @@ type snapshot struct {
 	marks     []mark
 }
 
-// An entry is a GuardEntry with the time at which its oldest guard was acquired. Unlike the age of
-// the guard, that time is the same in every snapshot.
+// An entry is a GuardEntry with the time at which its oldest guard was acquired. The GuardEntry has
+// only the age of the guard, which is different in every snapshot.
 type entry struct {
 	ctxshutdown.GuardEntry
 	since time.Time // zero if the guards are not traced
