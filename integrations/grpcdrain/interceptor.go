@@ -124,7 +124,7 @@ func newCalls(function string, s *ctxshutdown.Swansong, opts []InterceptorOption
 type call struct {
 	context.Context
 	client      context.Context
-	cancelledBy context.Context // the context whose end cancels the call: the scope if the method is in endAtStop, otherwise the scope's Work
+	cancelledBy context.Context // cancels the call when it ends: the scope if endsAtStop is set, otherwise the scope's Work
 	scope       *ctxshutdown.Swansong
 	endsAtStop  bool
 	cancel      context.CancelCauseFunc

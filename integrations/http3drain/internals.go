@@ -57,8 +57,8 @@ var checkInternals = sync.OnceValue(func() error {
 	return nil
 })
 
-// read calls f with the map of the streams of conn that t names, while it holds the mutex of the
-// map.
+// read calls f with one of the maps of conn that contain its streams. The value of t is the name of
+// the map's field. read holds the mutex of the map during the call.
 func (t streamTable) read(conn *quic.Conn, f func(streams reflect.Value)) {
 	table := reflect.ValueOf(conn).Elem().FieldByName("streamsMap").Elem().FieldByName(string(t)).Elem()
 	mutex := (*sync.RWMutex)(table.FieldByName("mutex").Addr().UnsafePointer())
