@@ -128,7 +128,7 @@ func (c *Conn) awaitStop() error {
 		readDone = nil
 	}
 	var idle *time.Timer
-	var idleTime <-chan time.Time // ticks when the idle time may be over; nil without a time-out
+	var idleTime <-chan time.Time // receives a value when the server may have been idle for IdleTimeout; nil without IdleTimeout
 	if c.server.IdleTimeout > 0 {
 		idle = time.NewTimer(c.server.IdleTimeout)
 		defer idle.Stop()

@@ -29,7 +29,8 @@ func (c *Conn) terminate(s schedule, handshake bool) {
 	}
 	if c.isForced() {
 		at = proc.Deadlines{GiveUp: s.giveUp}
-		c.process.End(proc.Deadlines{}) // sends SIGKILL first: closing stdin, as below, might make the server exit by itself
+		// Send SIGKILL before closing stdin: the server might exit by itself when stdin is closed.
+		c.process.End(proc.Deadlines{})
 	}
 	c.process.Stdin().Close()
 	c.stopWriting()
