@@ -39,7 +39,7 @@ type run struct {
 	scope *ctxshutdown.Swansong
 
 	mu      sync.Mutex // held while the scope is stopped, so that other goroutines continue only after the stop
-	moments int        // how many moments, the points before and after guard operations, the goroutines have reached before the stop
+	moments int        // how many points before or after an operation on a guard the goroutines have reached before the stop
 	stop    string     // for messages: the moment at which the run stopped the scope; empty if it did not
 
 	main, scenarioGoroutine goroutine // the goroutines that run the bubble and the scenario
