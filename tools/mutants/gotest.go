@@ -140,7 +140,9 @@ func (r *runner) runTest(t testCommand, program, chosen string) (res result) {
 	res.took = time.Since(start)
 
 	var text strings.Builder
-	var running string // the test that is running: it has failed if the program times out, which reports no test as failed
+	// running is the name of the running test. A program that times out prints no line that says
+	// which test has failed. Then it is the running test.
+	var running string
 	for line := range strings.Lines(string(out)) {
 		before, report, isReport := strings.Cut(line, marker)
 		text.WriteString(before + report)

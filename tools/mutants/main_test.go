@@ -443,8 +443,9 @@ func TestNestable_IsFalseIfBlockWouldRedeclareVariableInUse(t *testing.T) {
 	}
 }
 
-// A mutant is run alone if its test fails in the shared program even without a mutant, or if the
-// test starts the program again without its environment variables.
+// A mutant is built into a program of its own if its test fails in the shared program even without
+// a mutant. The same is done if its test starts the test binary as a subprocess without the
+// environment variable that selects the mutant.
 func TestRun_RunsSomeMutantsInProgramOfTheirOwn(t *testing.T) {
 	var entries []entry
 	for _, test := range []string{"TestMutantVariable_IsUnset", "TestSubprocess_RunsTestOfAbs", "TestAbs_OfNegativeNumber"} {
