@@ -251,8 +251,8 @@ func TestRun_ProcessesLinesAppendedToInput(t *testing.T) {
 	}
 }
 
-// A program that is stopped before it has started processes nothing, and leaves files that the next
-// run accepts.
+// If a program is stopped before it begins to work, it processes no line. The next run accepts the
+// files that the program leaves.
 func TestRun_ProcessesNoLineIfStoppedBeforeStart(t *testing.T) {
 	dir := t.TempDir()
 	in := filepath.Join(dir, "in")
