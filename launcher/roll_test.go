@@ -345,8 +345,8 @@ func TestScaleDown_RemovesFinishedProcessAndStopsNoOther(t *testing.T) {
 	}
 }
 
-// Scaling down an old process that stays in place of a replacement that failed stops no other
-// process.
+// The replacement of an old process has failed, so the old process keeps running. Then the group is
+// scaled down, which stops this process and no other.
 func TestScaleDown_StopsOnlyOldProcessWhoseReplacementFailed(t *testing.T) {
 	g := runners("web", 3, "--behavior", "hang")
 	g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour

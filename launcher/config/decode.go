@@ -194,7 +194,7 @@ func (d *decoder) stringMap(n *yaml.Node, key string, v reflect.Value) {
 	})
 }
 
-// mapping reads the keys of a struct.
+// mapping decodes n, a mapping, into the struct v. It reports keys that are not in keys.
 func (d *decoder) mapping(n *yaml.Node, at string, keys []*setting, v reflect.Value) {
 	if n.Kind != yaml.MappingNode {
 		d.failAt(n, at, "must be a mapping, not %s", kindOf(n))

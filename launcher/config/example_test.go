@@ -100,7 +100,7 @@ func ExampleLoadAgain() {
 	// ~ sleeper: min_healthy_instances: 1 → 2 (at once)
 }
 
-// The source of a text knows where each key is.
+// ParseSource also returns a Source, with which a program finds the line and column of each key.
 func ExampleParseSource() {
 	c, source, err := config.ParseSource("launcher.yaml", []byte("process_groups:\n  - name: web\n    max_surge: 2\n"))
 	if err != nil {

@@ -146,8 +146,9 @@ func keyOf(groupKey string, f spec.Field) (key string, ok bool) {
 	return join(groupKey, key), ok
 }
 
-// lastName returns what a rule calls another field: the last part of its key, such as max_duration.
-// The error already has the key of its own field in full, and both keys are usually in one mapping.
+// lastName returns the name of a field in the text of an error about another field: the last part
+// of its key, such as max_duration. The last part suffices, because the error begins with the full
+// key of the other field, and both keys are usually in one mapping.
 func lastName(f spec.Field) string {
 	key, _ := keyOf("", f)
 	return key[strings.LastIndexByte(key, '.')+1:]

@@ -92,8 +92,8 @@ func (s *Source) located(key, rule string, err error) error {
 	return &locatedError{&Error{s.decoder.file, at.line, at.column, strings.TrimSuffix(key, "."), rule}, err}
 }
 
-// A locatedError prints as the error at the position. Callers find both errors in it by errors.Is
-// and errors.As.
+// A locatedError has the text of at, the error with the position in the file. It wraps both at and
+// err, so errors.Is and errors.As find either.
 type locatedError struct {
 	at  *Error
 	err error

@@ -63,7 +63,7 @@ func ExampleNew() {
 	// Processes that have been ready for min_ready, and are in routing. 2
 }
 
-// A program that has no registry calls Serve.
+// A program that has no registry of Prometheus metrics calls Serve, which listens on a port.
 func ExampleServe() {
 	m, stop := launchExample()
 	defer stop()

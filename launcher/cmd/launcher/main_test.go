@@ -202,8 +202,8 @@ func (s *site) startReady(args ...string) *daemon {
 	return d
 }
 
-// start starts a launcher with the file of the site, or with these arguments. The launcher is
-// drained at the end of the test.
+// start starts a launcher with the given arguments or, if there are none, with the configuration
+// file of s. The end of the test drains the launcher.
 func (s *site) start(args ...string) *daemon {
 	s.t.Helper()
 	if len(args) == 0 {

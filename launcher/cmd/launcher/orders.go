@@ -34,9 +34,9 @@ type orders struct {
 	reason     string
 }
 
-// flags adds the flags that all such commands have. The help text of the flag --wait is "wait
-// until", followed by the condition. If condition is empty, there is no such flag, because the
-// order is done when the launcher has answered.
+// flags adds the flags that all commands with orders have. The help text of the flag --wait is
+// "wait until", followed by the condition. If condition is empty, there is no flag --wait, because
+// the order is done when the launcher has answered.
 func (o *orders) flags(cmd *cobra.Command, condition string) {
 	cmd.Flags().BoolVar(&o.json, "json", false, "print a JSON object for each name, each on a line of its own")
 	if condition != "" {

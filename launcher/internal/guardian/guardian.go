@@ -93,13 +93,15 @@ type news struct {
 // dismissal is the line that the launcher sends to let the guardian exit.
 const dismissal = "over"
 
-// guarding is the line that the guardian sends when it has read its orders. A launcher refuses a
-// guardian that sends another line, because such a guardian has other versions.
+// guarding is the line that the guardian sends when it has read its orders. It contains two version
+// numbers. A launcher refuses a guardian that sends another line, because that guardian may not
+// understand the launcher.
 //
-// The first version grows when a field of Orders or news gets another key or another meaning: the
-// guardian ignores what it does not know. It also grows when the state file changes and
-// [statefile.Version] does not, because that has grown since the last release already. Otherwise
-// the guardian would notice only after the death of the launcher that it cannot read the file.
+// Increase the first number when a field of Orders or news gets another key or another meaning,
+// because the guardian ignores what it does not know. Increase it also when the state file changes,
+// but [statefile.Version] was already increased since the last release and stays as it is.
+// Otherwise the guardian would notice only after the death of the launcher that it cannot read the
+// file.
 var guarding = fmt.Sprintf("guarding, version 2, state file version %d", statefile.Version)
 
 // Timeout is how long a guardian may take to start, and to exit. It is also how long a guardian,
@@ -253,9 +255,9 @@ func (g *Guardian) HandOver() (pipe *os.File, resume func()) {
 	return pipe, g.starting.Unlock
 }
 
-// DismissPrevious tells the guardian of the previous version of the launcher to exit. That version
-// has handed over the pipe to its guardian; see HandOver. The pipe may be nil. DismissPrevious does
-// not wait until the guardian has exited: End does.
+// DismissPrevious tells the guardian of the launcher that was upgraded to exit. That launcher has
+// handed over pipe, which leads to its guardian; see HandOver. The pipe may be nil. DismissPrevious
+// does not wait until the guardian has exited: End does.
 func DismissPrevious(pipe *os.File) {
 	if pipe != nil {
 		dismiss(pipe)

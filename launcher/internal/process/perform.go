@@ -123,8 +123,8 @@ func (p *Process) shutdownRequest(m *lifecycle.Machine) *pb.ShutdownRequest {
 
 // call calls the process and sends the result to the inbox.
 //
-// The timeout, which is at most the interval of such calls, bounds the call. An error of the call
-// becomes the code and the text of the event, and the answer is then nil.
+// The call is cancelled after the timeout, which is at most the time between two calls of the same
+// kind. If the call fails, the event has the code and the text of the error, and no answer.
 func (p *Process) call(kind lifecycle.EventKind, timeout time.Duration, f func(ctx context.Context, e *lifecycle.Event) error) {
 	p.calls.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)

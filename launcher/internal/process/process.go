@@ -294,7 +294,8 @@ func (p *Process) run() {
 		p.proc.Close()
 	}
 	p.group.GroupLogs.Ended(p.cfg.Log, p.id)
-	// An upgrade before this line would lose the rest of the output, so Host.Gate is left only now.
+	// Call Leave only now: it permits an upgrade, and an upgrade before this line would lose the
+	// rest of the output.
 	gate.Leave()
 }
 

@@ -71,8 +71,8 @@ func TestHolds_UnderstandsAnswersOfPrometheus(t *testing.T) {
 	}
 }
 
-// A server that cannot be reached, or does not answer in time, is an error that does not repeat the
-// query.
+// If the server cannot be reached or does not answer in time, Holds returns an error. The text of
+// the error does not contain the query.
 func TestHolds_ReturnsErrorIfServerDoesNotAnswer(t *testing.T) {
 	asked, end := make(chan bool), make(chan bool)
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {

@@ -46,7 +46,7 @@ type State struct {
 	Retry    time.Duration // when the next start after a failure may be tried
 	Progress time.Duration // when the roll last made progress
 
-	failuresSeen  int // failures of instances of the target version that have been handled
+	failuresSeen  int // number of failures, of instances of the target version, to which the roll has already reacted
 	mostAvailable int // largest number of available instances of the target version since restart was called
 	fewestOthers  int // smallest number of existing instances that are not of it since restart was called
 }

@@ -141,8 +141,9 @@ func (w *world) act() time.Duration {
 	return 0
 }
 
-// checkWait checks that the roll does not wait when it should start an instance. It checks only
-// rolls with OnlyForward: in other rolls, the caller replaces old instances that fail.
+// checkWait reports a fault if the roll waits although an instance is missing and may be started.
+// It checks only rolls with OnlyForward: in other rolls, the caller replaces old instances that
+// fail.
 func (w *world) checkWait() {
 	c, s := w.config, w.state
 	if !c.OnlyForward || s.Paused || s.Phase.Ended() || w.view.Now < s.Retry || len(w.view.Instances) >= c.Desired+c.MaxSurge {

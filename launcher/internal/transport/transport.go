@@ -211,8 +211,9 @@ func (c *Connection) UnavailableIfUnserved(err error) error {
 	return err
 }
 
-// Redial ends the back-off of the connection when the process has just been heard from. Otherwise,
-// if a try has failed before, every call would fail with that error until the next try.
+// Redial ends the back-off of the connection. It is called when the process has just sent
+// something, and so can be reached again. Without Redial, package grpc would let every call fail
+// until the back-off ends, with the error of the last attempt to connect.
 func (c *Connection) Redial() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -31,7 +31,7 @@ type Handoff struct {
 	State  statefile.State
 	Groups map[string]json.RawMessage // data about each group that State does not have, by name of the group
 	Lines  json.RawMessage            // the last lines that processes have printed
-	Kept   map[string][2][]byte       // beginnings of lines that were read, by process, in the order of output.Streams
+	Kept   map[string][2][]byte       // the incomplete last lines that were read, by process, in the order of output.Streams
 
 	Files Files
 }

@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// Handoff is the environment variable of a program that takes over.
+// Handoff names the environment variable that is set in a program that takes over from another one.
 const Handoff = "SWANSONG_UPGRADE"
 
 // Signals is the channel that receives the signals from the initialization of this package on. It
