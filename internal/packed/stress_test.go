@@ -404,7 +404,7 @@ func (p *population) run(seed uint64) {
 		wg.Go(func() { p.work(rand.New(rand.NewPCG(seed, uint64(worker))), 150) })
 	}
 	wg.Wait()
-	// A stop of the root does not signal its descendants, so each member is stopped.
+	// In this package, the stop of a root does not stop its descendants. So stop each node.
 	for _, m := range p.members {
 		m.end()
 	}

@@ -163,7 +163,7 @@ func TestOutput_PauseAndResumeLoseNoOutput(t *testing.T) {
 	if all := <-got; all != "begin and end" {
 		t.Errorf("read in total: %q", all)
 	}
-	// A pause of an output that has ended does not wait.
+	// The output has ended, so Pause returns at once.
 	if _, kept := o.Pause(); kept != nil {
 		t.Errorf("kept at the end: %q", kept)
 	}

@@ -28,7 +28,8 @@ func TestEndStrays_EndsOnlyProcessesThatCallerDoesNotName(t *testing.T) {
 			in.Cgroup = ""
 		}
 		defer in.Empty(time.Now().Add(tooLong))
-		// begin starts a process that this package does not know, as after an exec.
+		// begin starts a process without package proc. A program has such children after an upgrade
+		// has executed it in the place of the program that started them.
 		begin := func(name string, args ...string) (cmd *exec.Cmd, cgroup string) {
 			cmd = exec.Command(args[0], args[1:]...)
 			cmd.Env = append(os.Environ(), proc.MarkVariable+"="+in.Mark)

@@ -32,7 +32,7 @@ type event struct {
 	kind       kind
 	scope      int
 	state      ctxshutdown.State // the state that a call of State returned
-	completion int               // the index of the completion
+	completion int               // which of the completions of the scope was requested or polled, from 0
 	resolved   bool              // whether the completion was resolved when it was polled
 }
 
