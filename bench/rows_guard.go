@@ -34,7 +34,7 @@ func guardRows() (rs []row) {
 		// has no result on a machine where that WaitGroup suffers no contention. This row always
 		// has one.
 		row{
-			what: "Guard + Release, 2 goroutines on one scope", peer: peer + ", 2 goroutines on one each", limit: 1.2, allocs: rare,
+			what: "Guard + Release, 2 goroutines on one scope", peer: peer + ", 2 goroutines, each on its own", limit: 1.2, allocs: rare,
 			ours:  func() func(int) { return inTwoGoroutines(guards{deep(4)}.run) },
 			their: func() func(int) { return concurrently((&waitGroup{}).run, (&waitGroup{}).run) },
 		},
@@ -80,14 +80,14 @@ func guardRows() (rs []row) {
 // floorRows measure two goroutines that share no memory: the best that two goroutines on one scope
 // could reach on this machine.
 func floorRows() []row {
-	const each = "sync.WaitGroup Add + Done, 2 goroutines on one each"
-	const one = "sync.WaitGroup Add + Done, 2 goroutines on one"
+	const each = "sync.WaitGroup Add + Done, 2 goroutines, each on its own"
+	const one = "sync.WaitGroup Add + Done, 2 goroutines on the same one"
 	alone := func() func(int) { return (&waitGroup{}).run }
 	shared := func() func(int) { return inTwoGoroutines((&waitGroup{}).run) }
 	separate := func() func(int) { return concurrently((&waitGroup{}).run, (&waitGroup{}).run) }
 	return []row{
 		{
-			what: "an addition and a subtraction, 2 goroutines on a word each", peer: one, their: shared, alone: alone, allocs: rare,
+			what: "an addition and a subtraction, 2 goroutines, each on its own word", peer: one, their: shared, alone: alone, allocs: rare,
 			ours: func() func(int) { return concurrently((&word{}).run, (&word{}).run) },
 		},
 		{what: each, peer: one, ours: separate, their: shared, alone: alone, allocs: rare},
