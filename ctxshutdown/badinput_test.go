@@ -73,8 +73,8 @@ func TestSwansong_PanicsOnUseOfNilPointer(t *testing.T) {
 	testInputs(t, usesOf(t, none, "ctxshutdown: use of a nil *Swansong; make one with New or WithCancel"))
 }
 
-// usesOf returns an input for each way to use the scope that zero returns. Each use must panic with
-// the text want.
+// usesOf returns an input for each way to use a scope. The inputs use the scope that the function
+// zero returns, and each use must panic with the text want.
 func usesOf(t *testing.T, zero func() *ctxshutdown.Swansong, want string) []input {
 	nothing := func(context.Context) {}
 	return []input{

@@ -161,8 +161,8 @@ func selected[N ast.Node](nodes []N, x string) map[string]bool {
 
 var notForUsers = []string{"internal", "testdata", "examples", "bench", "tools", "docs", "node_modules", "bin", "lifecyclepb"}
 
-// exempt lists what needs no example, with the reason: methods of every type, and types and
-// examples by package.
+// exempt contains what needs no example, and why not: names of methods, for every type that has
+// such a method, and types and examples, each with the name of its package.
 var exempt = map[string]string{
 	"Error":       "printing the error calls it",
 	"Unwrap":      "errors.Is and errors.As call it",

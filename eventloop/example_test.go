@@ -136,7 +136,7 @@ func ExampleShutdownHandle() {
 }
 
 // Read the counters when the loop has ended. If the program was shut down in the documented order,
-// the last four are zero.
+// the counters AbortedUnwinds, LeakedTasks, UnbalancedShutdowns and CrossQueueUndrained are zero.
 func ExampleStats() {
 	loop := eventloop.New(context.Background())
 	stats := loop.Stats()

@@ -43,7 +43,8 @@ func (w *watcher) run() {
 		ok := false
 		catchPanic(func() error { w.f(st); return nil }, func(err error) {
 			if ok = err == nil; !ok {
-				// Report the panic before Run learns that this watcher has received everything.
+				// Report the panic before w.idle is closed: Run then takes this watcher for
+				// finished, and may return.
 				w.fail(err)
 				w.mu.Lock()
 				defer w.mu.Unlock()
