@@ -84,7 +84,7 @@ type connState struct {
 	draining         bool
 	due              time.Time     // when the timer fires; zero if the timer is stopped
 	interval         time.Duration // duration of the timer
-	intervals        int           // number of timers that must still expire before the connection is ended
+	intervals        int           // how often the timer must fire again before the connection is ended
 	readsEnded       bool          // the drain has ended the server's read by a deadline in the past
 	incompleteSince  time.Time     // when the header began, if it was incomplete when the drain ended the read; else zero
 	closeAnnounced   bool          // a response says Connection: close, or the second GOAWAY was requested
@@ -244,8 +244,8 @@ func (s *connState) onRead(e connEvent) connActions {
 // recorded after the write, the server might have read the client's next request by then, and
 // onWrite would take that request for answered.
 func (s *connState) onWrite(e connEvent) connActions {
-	// What the server writes in the TLS handshake, and its first HTTP/2 settings, answer no
-	// request.
+	// A write of the server answers no request if it belongs to the TLS handshake, or is the first
+	// SETTINGS frame of HTTP/2.
 	if !s.inHandshake && s.http2 == s.preface {
 		s.unanswered, s.unansweredSince = false, time.Time{}
 	}

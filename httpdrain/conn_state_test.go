@@ -208,7 +208,8 @@ type reachable struct {
 	timer             bool
 }
 
-// normal sets all times in r that are not zero to t0, so that the number of states is finite.
+// normal sets all times in r that are not zero to t0, so that the test has to visit only a finite
+// number of states.
 func (r reachable) normal() reachable {
 	for _, at := range []*time.Time{&r.state.unansweredSince, &r.state.due, &r.state.incompleteSince, &r.state.announcedAt} {
 		if !at.IsZero() {

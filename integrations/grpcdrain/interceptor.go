@@ -100,7 +100,7 @@ func (s *callStream) Context() context.Context { return s.call }
 
 type calls struct {
 	scope     *ctxshutdown.Swansong
-	endAtStop []string // methods whose context is cancelled when the scope is stopped
+	endAtStop []string // names of methods: the stop of the scope cancels the context of their calls
 }
 
 func newCalls(function string, s *ctxshutdown.Swansong, opts []InterceptorOption) *calls {

@@ -319,7 +319,8 @@ func TestTrace_SpanBeginsWithLameDuck(t *testing.T) {
 	})
 }
 
-// The span of the program is the parent, and an event lists at most ten blockers.
+// The span of the drain is a child of the span of the program, and an event in it lists at most ten
+// blockers.
 func TestTrace_SpanHasParentAndListsAtMostTenBlockers(t *testing.T) {
 	exp := tracetest.NewInMemoryExporter()
 	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exp))

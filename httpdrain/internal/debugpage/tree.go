@@ -182,9 +182,9 @@ func (t *tree) findBlockers() {
 		best, bestParts := -1, []*node(nil)
 		for i, n := range list {
 			parts := n.parts()
-			// Always replace the root by its parts, because it tells the reader nothing. Replace
-			// any other node that is alone in the list if it has at most maxChildren parts, of
-			// which maxBlockers are listed.
+			// The root is always replaced by its parts, because its name tells the reader nothing.
+			// Another node that is alone in the list is replaced if it has at most maxChildren
+			// parts; the page then lists maxBlockers of them.
 			fits := len(list)-1+len(parts) <= maxBlockers || n == t.node || len(list) == 1 && len(parts) <= maxChildren
 			if len(parts) > 0 && fits && (best < 0 || n.Guards > list[best].Guards) {
 				best, bestParts = i, parts
