@@ -49,7 +49,8 @@ func New(values []string) *Masker {
 // startLength is the number of bytes in a key of the map texts. No text is shorter.
 const startLength = 4
 
-// start returns the startLength bytes of s from index i on, as a key of the map texts.
+// start returns the key in the map texts that stands for the startLength bytes of s from index i
+// on.
 func start(s string, i int) uint32 {
 	s = s[i : i+startLength]
 	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24

@@ -130,5 +130,5 @@ func (t *transition) callers() string {
 	return strings.Join(names, " < ")
 }
 
-// peek returns the value of c, and is no step of a schedule.
+// peek returns the value of c. Unlike a call of Load, the call is no step of an explored schedule.
 func peek(c *Counter) uint64 { return c.Peek() }

@@ -63,7 +63,8 @@ func check(t *testing.T, what string, got, want any) {
 	checkNodes(t, what, got, want, nil)
 }
 
-// checkNodes is like check. If got and want differ, it also prints the words of the nodes.
+// checkNodes fails the test if got and want differ, as check does, and then also prints the words
+// of the nodes.
 func checkNodes(t *testing.T, what string, got, want any, nodes map[string]*packed.Node) {
 	t.Helper()
 	if diff := gocmp.Diff(want, got); diff != "" {

@@ -171,7 +171,7 @@ func moveDown(cgroup string) error {
 	return nil
 }
 
-// newLimitedCgroup is like newCgroup, for a cgroup with limits.
+// newLimitedCgroup makes a cgroup as newCgroup does, and sets the limits l for it.
 func newLimitedCgroup(base string, bound bool, l Limits) (*cgroup, error) {
 	if err := CheckLimits(l); err != nil {
 		return nil, err
