@@ -22,7 +22,8 @@ import (
 
 var errFault = errors.New("injected")
 
-// faults are the ways in which a callback can fail to return, with what the event then says.
+// faults are the ways in which a callback can fail to return. The field says is a text that the
+// message of the launcher must then contain.
 var faults = map[string]struct {
 	do   func()
 	says string

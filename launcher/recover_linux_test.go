@@ -217,8 +217,8 @@ func killBoth(t *testing.T, a *another) {
 	t.Helper()
 	all := guardians(t, a.Process.Pid)
 	testkit.Equal(t, "guardians", len(all), 1)
-	// The launcher must not start another guardian. A guardian that is stopped instead would go on:
-	// the kernel continues it when its parent, the launcher, ends.
+	// Freeze the launcher, so that it starts no other guardian. To freeze the guardian would not
+	// help: the kernel continues it when its parent, the launcher, ends.
 	freeze(t, a.Process.Pid)
 	kill(t, all[0])
 	awaitEnd(t, all[0], tooLong)

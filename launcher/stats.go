@@ -42,8 +42,10 @@ type GroupStats struct {
 // A LogStats counts the output of the processes of a group. Bytes include the times and names that
 // the log adds.
 type LogStats struct {
-	Lines, Bytes               uint64 // numbers of lines and bytes that have been written
-	DroppedLines, DroppedBytes uint64 // numbers dropped because the disk was full, or the disk or the reader of the launcher's output too slow
+	Lines, Bytes uint64 // numbers of lines and bytes that have been written
+	// Lines are dropped because the disk is full, or because the disk or the reader of the
+	// launcher's output is too slow.
+	DroppedLines, DroppedBytes uint64
 }
 
 // A Histogram counts durations.

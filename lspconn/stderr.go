@@ -118,8 +118,9 @@ var traceLine = regexp.MustCompile("^(" + strings.Join([]string{
 	`Node\.js v`, `Require stack:`, `[sS]tack backtrace:`, // lines that Node and Rust print
 	`goroutine \d`, `created by `, `\[originating from `, `runtime stack:`, `\[signal `, `PC=0x`, `exit status \d`, // lines that Go prints
 	`[\pL\w./*()\[\]%~+-]+\(.*\)\r?$`, // a function in a stack of Go; % escapes a dot in the last element of its package path
-	// A register in a crash of Go, such as "rax    0x0". Names such as eflags are followed by one
-	// space, all others by more, so "error 0x80070005" does not match.
+	// A register in the output of a Go program that has crashed, such as "rax    0x0". Names such
+	// as eflags are followed by one space, all others by more, so "error 0x80070005" does not
+	// match.
 	`([a-z]\w*\s\s+|(s1\d|link|cpsr|trap|oldmask|[er]flags) )0x[0-9a-f]+\r?$`,
 }, "|") + ")")
 

@@ -68,7 +68,7 @@ func (d *decoder) position(key string) position {
 	}
 }
 
-// failAt reports an error at a node.
+// failAt reports an error at the position of a YAML node.
 func (d *decoder) failAt(n *yaml.Node, key, format string, args ...any) {
 	d.add(position{n.Line, n.Column}, key, fmt.Sprintf(format, args...))
 }

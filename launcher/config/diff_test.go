@@ -80,7 +80,8 @@ func TestDiff_ReportsChangeFromComputedToConfiguredTotalDeadline(t *testing.T) {
 	}
 }
 
-// A change of what is handed to the guardian has the effect Upgrades.
+// A change of the listeners that the guardian holds open has the effect Upgrades: only an upgrade
+// of the launcher applies it.
 func TestDiff_ChangeOfKeptListenersNeedsUpgrade(t *testing.T) {
 	now := parse(t, `{state_dir: /run/launcher, process_groups: [{name: a, listeners: [{name: l, address: ":80"}]}, {name: b}]}`)
 	next := parse(t, `
@@ -110,8 +111,8 @@ process_groups:
 
 // A diff says "rolls the group" of exactly the settings whose change replaces the processes.
 func TestDiff_SaysRollsExactlyForSettingsWhoseReloadReplacesProcesses(t *testing.T) {
-	// Name is left out, because another name is another group, and so are Env and Conditions, which
-	// have a key for each name in them.
+	// Leave out Name, because a group with another name is another group. Leave out Env and
+	// Conditions, because each name in them is a key of its own.
 	untold := []string{"Name", "Env", "Conditions"}
 	fields := reflect.TypeFor[spec.Group]()
 	for i := range fields.NumField() {

@@ -16,7 +16,7 @@ type setting struct {
 	name  string
 	field []int      // index of the field in the struct; empty for a mapping that has no field of its own
 	form  string     // how the file writes the value, if the type of the field does not say it; see forms
-	keys  []*setting // keys in the mapping; nil for a value
+	keys  []*setting // the settings in the mapping; nil if the setting is a single value
 }
 
 // fieldOf returns the field of the struct v that has the value of the key. For a mapping that has
@@ -46,8 +46,8 @@ func keysOf(t reflect.Type) (keys []*setting) {
 	var add func(t reflect.Type, index []int)
 	add = func(t reflect.Type, index []int) {
 		for i := range t.NumField() {
-			// The capacity is cut, so that append copies: fields of one struct must not share an
-			// index.
+			// Cut the capacity of index, so that append copies it: the indexes of two fields must
+			// not share an array.
 			f, at := t.Field(i), append(index[:len(index):len(index)], i)
 			tag, ok := f.Tag.Lookup("yaml")
 			if tag == ",inline" {

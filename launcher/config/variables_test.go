@@ -13,8 +13,8 @@ import (
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
-// Variables in values are replaced as compose does, and what is printed of a configuration means
-// the same as the file.
+// Variables in values are replaced in the way of Docker Compose. A configuration that was read and
+// then printed means the same as its file.
 func TestParse_ReplacesVariables(t *testing.T) {
 	t.Setenv("SET", "yes")
 	t.Setenv("EMPTY", "")

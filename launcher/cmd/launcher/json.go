@@ -79,9 +79,10 @@ func printLine(w io.Writer, v any) {
 // string, because JavaScript would round large ones; this number of bytes stays far below that.
 var longNumber = regexp.MustCompile(`("bufferedBytes":\s*)"(\d+)"`)
 
-// unspecified matches a key whose value is an enum that is not set, such as the previous state in
-// an event that is no transition. The comma is part of the match, because another key always
-// follows. The pattern cannot match inside of a text, where each quote has a backslash before it.
+// unspecified matches a key of the JSON output whose value is an enum that was not set, such as the
+// previous state in an event that is no transition. The comma is part of the match, because another
+// key always follows. The pattern cannot match inside of a text, where each quote has a backslash
+// before it.
 var unspecified = regexp.MustCompile(`"\w+":\s*"[A-Z_]+_UNSPECIFIED",\s*`)
 
 // printJSON prints a message with its empty fields, so that a script finds every key in every

@@ -219,8 +219,8 @@ func TestReload_BySIGHUPLogsItsChangesOnceEvenIfItFails(t *testing.T) {
 	testkit.Equal(t, "changes logged by the command", strings.Count(d.log(), "msg=reload change="), strings.Count(d.log(), refused))
 }
 
-// If a stop interrupts a reload, the log says so, but not as an error, and still has the error of
-// another group.
+// If a stop of the launcher interrupts a reload, the log says so, but not as an error. If the
+// reload of another group has failed, the log contains that error all the same.
 func TestReload_InterruptedByStopIsNotLoggedAsError(t *testing.T) {
 	both := breaks + "  - {name: slow, command: RUNNER, args: [--process-id, '{id}']}\n"
 	s := newSite(t, both)

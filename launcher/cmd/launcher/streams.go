@@ -49,9 +49,9 @@ type streamPrinter struct {
 	json bool
 }
 
-// print prints a message, and how many messages were lost before it. With --json, print prints m,
-// which has that number in a field, and does not call the function line. Otherwise it prints what
-// line returns.
+// print prints a message, and how many messages were lost before it. With --json, it prints m as
+// JSON, in which a field contains that number. Otherwise it prints the number missed, and then the
+// text that the function line returns.
 func (p *streamPrinter) print(m proto.Message, missed int32, line func() string) error {
 	if p.json {
 		return printJSON(p.w, m, false)

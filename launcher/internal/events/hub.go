@@ -96,8 +96,8 @@ func logEvent(logger *slog.Logger, e Event) {
 	level := slog.LevelInfo
 	switch {
 	case e.Kind == Alarm || e.Kind == RollFailed && e.Roll != "superseded" || e.To == lifecycle.Crashed || e.To == lifecycle.Forced || e.To == lifecycle.Gone && e.Took == 0:
-		// GONE, the end with an unknown exit status, is an error only if the process was not asked
-		// to stop: then Took is 0.
+		// In the state GONE, a process has ended with an unknown exit status. That is an error only
+		// if the process was not asked to stop: Took is then 0.
 		level = slog.LevelError
 	case slices.Contains([]Kind{RouterError, Restart, Signalled, GraceOver, Extension}, e.Kind) || e.To == lifecycle.Unhealthy || e.To == lifecycle.Blocked:
 		level = slog.LevelWarn

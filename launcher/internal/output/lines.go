@@ -88,9 +88,9 @@ type splitter struct {
 	covered int // number of bytes at the beginning of the next line that are the rest of a secret; see [mask.Masker.Split]
 }
 
-// pass splits one piece after the other off the line, and calls the function f with each. It splits
-// off at least one piece, ends when fewer than minBytes bytes are left, and returns these. If
-// minBytes is 0, the line ends here and nothing is left.
+// pass splits pieces off the line, at least one, and calls the function f with each piece. When
+// fewer than minBytes bytes of the line are left, pass returns these. If minBytes is 0, pass splits
+// the line to its end and returns "".
 //
 // A piece that is only the rest of a secret is left out: its beginning has been masked already. An
 // empty line is passed on, because the process has printed it.

@@ -48,7 +48,8 @@ func (r *record) add(format string, args ...any) {
 	r.lines = append(r.lines, fmt.Sprintf(format, args...))
 }
 
-// watch runs the probes of g for the time, in a bubble, and returns what they report.
+// watch runs the probes of g in a synctest bubble, for the time during, and returns what they
+// report.
 func watch(t *testing.T, g spec.Group, during time.Duration, check func(at time.Duration, ctx context.Context, p spec.Probe) error) []string {
 	t.Helper()
 	r := &record{}

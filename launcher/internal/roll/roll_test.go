@@ -59,7 +59,7 @@ func TestNext_StartsReplacementBeforeItStopsOldInstance(t *testing.T) {
 
 func TestNext_CountsStoppingInstancesUntilTheyEnd(t *testing.T) {
 	w := begin(roll.Config{Desired: 2, MinHealthy: 1, MaxSurge: 1}, 2)
-	w.isReady("new-3") // now the second old instance may be stopped
+	w.isReady("new-3") // new-3 takes the place of the second old instance, which may now be stopped
 	w.expectLog(t, "0s start new", "0s stop old-1: replaced", "0s new-3 is ready", "0s stop old-2: replaced")
 	if w.state.Phase.Ended() {
 		t.Error("the roll has ended while old instances are stopping")

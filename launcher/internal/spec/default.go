@@ -126,7 +126,7 @@ func (g *Group) FillIn() {
 	g.Log.Buffer = cmp.Or(g.Log.Buffer, def.Log.Buffer)
 }
 
-// orNone returns the default for 0, and 0 for a negative value.
+// orNone returns def if the value is 0, 0 if it is negative, and otherwise the value.
 func orNone[T int | time.Duration](value, def T) T { return max(0, cmp.Or(value, def)) }
 
 // orDefault returns a copy of the list, or the default if it is empty. The copy is for a caller

@@ -18,7 +18,7 @@ import (
 // label is the key of the label that each object has. The value is the name of its Deployment.
 const label = "rollout"
 
-// A cluster has the current objects of the server, by Deployment.
+// A cluster has the current objects of the Kubernetes server, by the name of their Deployment.
 type cluster struct {
 	mu  sync.Mutex
 	all map[string]*objects
