@@ -168,8 +168,8 @@ func (r *lineages) lineageOfVar(v *types.Var) (l lineage) {
 	return l
 }
 
-// embedding returns the name n. If n is a struct that is a context because it embeds a scope, the
-// result begins with the name of the embedded scope.
+// embedding returns the name n. If the type of n is a struct that embeds a scope, and is a context
+// only because of that, the result has the name of the embedded scope before n.
 func embedding(n name, t types.Type) []name {
 	done, path, _ := types.LookupFieldOrMethod(t, true, nil, "Done")
 	if fn, ok := done.(*types.Func); ok && len(path) > 1 && isNamed(fn, corePath, "Swansong.Done") {

@@ -144,7 +144,7 @@ func TestAlwaysSkipped(t *testing.T) { t.Skip("not today") }
 `,
 }
 
-// An entry is a mutant of package n or o of the module.
+// An entry is a mutant in one of the packages n and o of the module that the test writes.
 type entry struct{ table, name, text string }
 
 // inN returns an entry of the table of package n. text contains the lines of the entry that follow

@@ -251,7 +251,8 @@ func indent(line string, shift int) string {
 	return line
 }
 
-// codeLines splits a text into lines. If it is not Go, comments are part of the code.
+// codeLines splits a text into lines. In Go, the code of a line is the line without its comments.
+// In any other text it is the whole line.
 func codeLines(text string, isGo bool) []codeLine {
 	code := []byte(text)
 	if isGo {
