@@ -41,7 +41,7 @@ func peers() []peer {
 			func() func(int) { return stopSwansong },
 		}},
 		{"sync.WaitGroup, context", [5]side{
-			nil, // a WaitGroup cannot refuse to start a goroutine
+			nil, // cannot do the first two jobs: a WaitGroup has no stop that refuses work
 			nil,
 			func() func(int) { var wg sync.WaitGroup; return startMany(func() { wg.Go(func() {}) }, wg.Wait) },
 			func() func(int) { return newFamily(0, nil).runStd },
