@@ -455,7 +455,7 @@ func TestTryGuard_RefusesAfterDone(t *testing.T) {
 		for range round % 2 * 3 { // in every other round, the scope is three levels below the root
 			s, _ = ctxshutdown.WithCancel(s)
 		}
-		g := s.Guard() // puts the scope into the child list of its parent, if it has one
+		g := s.Guard() // puts s into the list of children of its parent, if s has a parent
 		for range 1000 {
 			owned(t)(context.WithCancel(s))
 		}

@@ -608,7 +608,7 @@ func ExampleWriter() {
 	}()
 	n, err := w.Write([]byte("answer"))
 	fmt.Println(n, err)
-	// The connection can still be written to, with a new deadline.
+	// With a new deadline, the program can write to the connection again.
 	fmt.Println(w.SetWriteDeadline(time.Now().Add(time.Second)))
 	// Output:
 	// 3 ctxshutdown: write cut short: shut down (drain timeout)
