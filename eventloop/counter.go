@@ -85,7 +85,7 @@ func (t *counter) wait(ctx context.Context, what string) error {
 // A WaitError reports that the context of WaitIdle or WaitRunners ended before the work did.
 type WaitError struct {
 	What    string // what the caller waited for: "offloads" or "jobs"
-	Running int    // the number of offloads or jobs that were still active
+	Running int    // the number of offloads or jobs that had not finished when the context ended
 	Cause   error  // the cause of the end of the context
 }
 

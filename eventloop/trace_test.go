@@ -42,7 +42,7 @@ func TestTrace_NamesUserLineAndStackOfBlockedFunction(t *testing.T) {
 	done := func(int, error) {}
 	for name, test := range map[string]struct {
 		start func(l *eventloop.Loop, p *eventloop.Pool, s stuckFunc) (site string)
-		paths []string // paths of the scopes that have a guard with that site
+		paths []string // paths of the scopes with a guard that was acquired on the line site
 	}{
 		"Post": {func(l *eventloop.Loop, p *eventloop.Pool, s stuckFunc) string {
 			l.Post(s.wait)
