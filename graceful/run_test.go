@@ -617,7 +617,7 @@ func TestReadStats_CountsRunsAndGuardsReleasedAfterForce(t *testing.T) {
 	})
 }
 
-// The jobs of a pool share a guard. The counters count the jobs.
+// The jobs of a pool share a guard. The counters of ReadStats nevertheless count each job.
 func TestReadStats_CountsJobsOfPools(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		before := graceful.ReadStats()
