@@ -26,7 +26,7 @@ func TestServe_AnswersRequestOnIdleConnectionAfterStop(t *testing.T) {
 	p.send(get)
 	p.answered()
 	v.s.Shutdown()
-	for keep := true; keep; { // repeat, because the drain may begin a little after the stop
+	for keep := true; keep; { // send several requests, because the drain may begin a little after the stop
 		p.send(get)
 		keep = p.answered()
 	}

@@ -25,7 +25,7 @@ func TestHTTP2Conn_WritesGoAwayBetweenFrames(t *testing.T) {
 	}
 	frames := []struct {
 		bytes string
-		after bool // whether the GOAWAY and the PING may follow this frame
+		after bool // whether the server may write its GOAWAY and its PING directly after this frame
 	}{
 		{frame(4, 0, "settin"), true},
 		{frame(4, wire.FlagAck, ""), true},
