@@ -261,7 +261,8 @@ func TestRealServers_LeaveNoProcessWhenKilled(t *testing.T) {
 	}
 }
 
-// All servers run side by side under load until they are closed. Every call returns.
+// All servers run at the same time, and receive calls until their connections are closed. Every
+// call returns, with a result or an error.
 func TestRealServers_EveryCallReturnsWhenAllCloseUnderLoad(t *testing.T) {
 	dir := workspace(t)
 	byName := map[string]real{}

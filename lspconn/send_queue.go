@@ -123,7 +123,7 @@ func (q *sendQueue) take(batch []*queuedMessage, guard func() *ctxshutdown.Guard
 	return batch
 }
 
-// restore puts messages that could not be written back at the front of the queue.
+// restore returns messages to the front of the queue after their write has failed.
 func (q *sendQueue) restore(batch []*queuedMessage) {
 	for _, m := range slices.Backward(batch) {
 		q.link(nil, m)

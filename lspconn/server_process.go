@@ -127,7 +127,8 @@ func (c *Conn) askToLeave(deadline time.Time) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-c.process.Exited():
-		// The function may be about to return, because the server has received exit.
+		// The server has exited. If it has done so because the function of OnClose told it to, the
+		// function is about to return.
 		t := time.NewTimer(c.exitDelay())
 		defer t.Stop()
 		select {

@@ -37,7 +37,7 @@ func TestCallTyped_ReturnsErrors(t *testing.T) {
 	if got, err := lspconn.Call[position](ctx, c, "echo", []int{1}); !errors.As(err, &wrongType) || got != (position{}) {
 		t.Errorf("a result of another type: %v, %v", got, err)
 	}
-	// The first member can be decoded, but the second one cannot.
+	// In the result, the member "line" can be decoded, but the member "column" cannot.
 	type pair struct{ Line, Column int }
 	if got, err := lspconn.Call[pair](ctx, c, "echo", json.RawMessage(`{"line":3,"column":"x"}`)); err == nil || got != (pair{}) {
 		t.Errorf("a result that is wrong in part: %v, %v; want an error and no result", got, err)
