@@ -44,7 +44,7 @@ const (
 	doesNotBuild = "DOES NOT BUILD"
 	badBaseline  = "BAD BASELINE" // the test is missing, or fails on the code as it is
 	failed       = "ERROR"        // the go command did not say whether the test passes
-	skipped      = "skipped"      // this machine cannot run the test; does not occur in CI
+	skipped      = "skipped"      // the test was skipped, because this machine cannot run it; the machines of CI can run all tests
 )
 
 // An outcome is a mutant's line in the report. output is printed below the line. took is how long
