@@ -82,7 +82,8 @@ func run(t *testing.T, a *analysis.Analyzer, p *packages.Package, results map[*a
 		ReadFile:          os.ReadFile,
 		ExportObjectFact:  func(types.Object, analysis.Fact) {},
 		ExportPackageFact: func(analysis.Fact) {},
-		// Only ctrlflow asks for facts, and it has one: that a function never returns.
+		// Of all analyzers here, only ctrlflow imports facts, the results for other packages. It
+		// has one kind of fact: that a function never returns.
 		ImportObjectFact: func(obj types.Object, _ analysis.Fact) bool {
 			f, ok := obj.(*types.Func)
 			return ok && neverReturn[f.FullName()]
