@@ -50,7 +50,7 @@ func asNobody(t *testing.T, g launcher.GroupConfig) (launcher.GroupConfig, bool)
 		TestUser_RunsProcessAsUser(t)
 		return g, false
 	}
-	// That user cannot enter the directory of the test binary.
+	// Copy the test binary, because the user nobody cannot enter its directory.
 	dir := shortDir(t)
 	program := filepath.Join(dir, "test")
 	if err := os.Chmod(dir, 0o755); err != nil {

@@ -27,7 +27,7 @@ const (
 	EnvAddress  = "SWANSONG_LIFECYCLE"  // where the process serves the protocol: the path of a unix socket, or [TCP] and host:port
 	EnvLauncher = "SWANSONG_LAUNCHER"   // where the launcher accepts notifications: the path of a unix socket
 	EnvCert     = "SWANSONG_TLS_CERT"   // for TCP, the PEM file of the certificate of the process
-	EnvKey      = "SWANSONG_TLS_KEY"    // for TCP, the PEM file of the key of that certificate
+	EnvKey      = "SWANSONG_TLS_KEY"    // for TCP, the PEM file of the private key of the process
 	EnvCA       = "SWANSONG_TLS_CA"     // for TCP, the PEM file of the authority that has signed the launcher's certificate
 
 	// EnvHealth is the port on which a process without a launcher serves grpc.health.v1, and no

@@ -187,7 +187,8 @@ func encode(text string, big bool) string {
 
 // Secrets in arguments of hooks are masked like those of programs.
 func TestPrint_MasksSecretsInArgumentsOfHooks(t *testing.T) {
-	c := parse(t, "process_groups: [{name: kv, pre_stop: [{command: a, args: [--token, q7]}]}]") // too short to be masked wherever it occurs
+	// A secret as short as q7 is masked only as the value of --token, and not in other texts.
+	c := parse(t, "process_groups: [{name: kv, pre_stop: [{command: a, args: [--token, q7]}]}]")
 	got := print(t, c)
 	if strings.Contains(got, "q7") || !strings.Contains(got, "***") {
 		t.Errorf("the output has a secret:\n%s", got)

@@ -188,7 +188,7 @@ func run(cmd *cobra.Command, cfg launcher.Config, metricsAt string, bound time.D
 	// installed.
 	cfg.Helper = []string{self, "exec", "--"}
 	cfg.Guardian = []string{self, "guard"}
-	// An upgrade executes the new program with the arguments of this one, and so does the check.
+	// The check of an upgrade gets the arguments with which the upgrade executes the new program.
 	cfg.UpgradeCheck = append([]string{"upgrade-check", "--metrics-now=" + metricsAt, "--"}, os.Args[1:]...)
 	// Up to here, an upgrade check runs the same code as a start, so both read the configuration in
 	// the same way.

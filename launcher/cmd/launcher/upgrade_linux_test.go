@@ -79,7 +79,7 @@ func (d *daemon) waitForStatus(what string, ok func(status) bool) status {
 	}
 }
 
-// pids returns the pids of all processes by id.
+// pids returns a map from the ids of all processes, such as web-1, to their pids.
 func (s status) pids() map[string]int {
 	pids := map[string]int{}
 	for _, g := range s.Groups {

@@ -20,7 +20,7 @@ type Address struct {
 	path   string     // the path of a unix socket
 	name   string     // a host name that has not been resolved
 	port   uint16     // the port of a TCP address
-	ip     netip.Addr // the zero Addr if the listener is on every address or name is set
+	ip     netip.Addr // the zero Addr if the listener accepts on every address, or if name is set
 	v4, v6 bool       // whether the address occupies IPv4, and IPv6; if name is set, whether it may do so
 }
 

@@ -216,7 +216,7 @@ func (l *always) Accept() (net.Conn, error) {
 	return net.Dial("unix", l.Addr().String())
 }
 
-// A limited listener accepts a connection only when one has been closed.
+// A listener that is limited to one connection accepts the next one only when that one is closed.
 func TestLimit_AcceptsConnectionWhenOneIsClosed(t *testing.T) {
 	dir, err := os.MkdirTemp("", "admin")
 	if err != nil {

@@ -42,8 +42,9 @@ func (m *Machine) Uses() spec.Protocol {
 // first event.
 func (m *Machine) SetExpected(p spec.Protocol) { m.expects = p }
 
-// usesLifecycle records that the process uses the lifecycle protocol. A ready process may have been
-// taken for one that does not, without liveness checks. So the first check is scheduled now.
+// usesLifecycle records that the process uses the lifecycle protocol. If the process is ready, it
+// may have been taken for a program without the protocol, for which no liveness checks are
+// scheduled. So the first check is scheduled now.
 func (m *Machine) usesLifecycle(now time.Time) {
 	m.responsive = true
 	if known := m.Uses() == spec.GRPC; !known {

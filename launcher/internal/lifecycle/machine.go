@@ -87,7 +87,7 @@ type Machine struct {
 	uses           spec.Protocol // with protocol auto, the protocol that the process is known to use; empty if none is known yet
 	expects        spec.Protocol // the protocol that earlier processes of the group have used, if it is grpc or notify
 	settleAt       time.Time     // when a process that has said nothing counts as ready; zero if it never does
-	hasStatus      bool          // the process has sent STATUS
+	hasStatus      bool          // the process has sent an sd_notify(3) message with STATUS=
 	watchdog       time.Duration // time within which the process must send WATCHDOG=1 again; 0: it need not send that
 	watchdogAt     time.Time
 	watchdogReason string

@@ -23,7 +23,7 @@ type GroupLogs struct {
 
 	earlier []earlierLog    // files of processes that the launcher does not remember, the oldest first
 	ended   int             // number of ended processes that the launcher remembers
-	scanned map[string]bool // directories that have been searched for old files
+	scanned map[string]bool // directories that have been searched for log files of earlier processes
 }
 
 // An earlierLog is the log of a process of an earlier launcher, or of an earlier group of the same

@@ -331,7 +331,8 @@ func TestNext_RollsBackWhenCanariesFailTheirCheck(t *testing.T) {
 	}
 }
 
-// A check that gives no answer until the progress deadline after the wait is a failure of the roll.
+// After CanaryWait, the roll waits for the answer of the canary check. If there is none by the
+// progress deadline, the roll has failed.
 func TestNext_CanaryCheckWithoutAnswerFailsRollAtProgressDeadline(t *testing.T) {
 	for policy, want := range map[roll.OnFailure]string{
 		roll.Pause:    "40s canary paused=true given up=0: the check of the canaries has given no answer for 30s",
