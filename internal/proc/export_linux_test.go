@@ -102,10 +102,10 @@ func (p *Process) SetSlowest(d time.Duration) {
 // EnableCPU enables the controller of CPU time for the children of this program's cgroup.
 func EnableCPU() error { return enable(ownCgroup(), Limits{CPUs: 1}.controllers()) }
 
-// EnableMemoryIn checks whether this program can limit memory, and then enables the controller of
-// memory for the children of a cgroup, which counts from then on as the one of this program. It
-// calls write instead of writing to a file of the cgroup, and returns an error if another goroutine
-// could write meanwhile.
+// EnableMemoryIn checks whether this program can limit memory. Then it enables the memory
+// controller for the children of a cgroup. From the call on, the package takes that cgroup for the
+// one of this program, and calls write instead of writing to a file of the cgroup. EnableMemoryIn
+// returns an error if another goroutine could write at the same time.
 func EnableMemoryIn(cgroup string, write func(file, text string) error) error {
 	ownCgroup = func() string { return cgroup }
 	writeFile = func(path, text string) error {

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 )
 
-// A Counter is an atomic number that calls Before and OnChange.
+// A Counter is an atomic number. Its methods call Before, and OnChange if they change the number.
 type Counter struct{ value atomic.Uint64 }
 
 // Before is called before each operation on a counter or a pointer, and before a mutex is locked,

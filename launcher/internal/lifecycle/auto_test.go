@@ -27,7 +27,7 @@ func (m *simulation) notify(text string) []string {
 	return m.step(lifecycle.Event{Kind: lifecycle.OnNotified, Notification: notify.Parse(text)})
 }
 
-// spawnExpecting returns the machine of a new process of a group whose earlier ones used protocol p.
+// spawnExpecting returns the machine of a process. Earlier processes of its group used protocol p.
 func spawnExpecting(cfg spec.Group, p spec.Protocol) *simulation {
 	m := simulate(cfg)
 	m.SetExpected(p)
