@@ -339,9 +339,9 @@ func TestStart_ReturnsEvenIfProcessesToBeKilledStartNewOnes(t *testing.T) {
 	testkit.Equal(t, "scans", scans, strconv.Itoa(proc.MaxScans))
 }
 
-// A process that was started while the processes of a dead program were being listed is killed as
-// well.
-func TestStart_KillsProcessesThatThoseToBeKilledStartMeanwhile(t *testing.T) {
+// Start kills the processes that a dead program has left. If one more of them is started while
+// Start lists them, Start kills that one as well.
+func TestStart_KillsOrphanThatIsStartedWhileOrphansAreListed(t *testing.T) {
 	p := start(t, self("scan-twice "+randomNamespace()))
 	out, err := io.ReadAll(p.Stdout())
 	if err != nil {

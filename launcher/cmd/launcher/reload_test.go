@@ -329,7 +329,7 @@ func (s *site) killsAll(n int) {
 
 // A group that listens on the address of another group is refused until that group has stopped; the
 // preview says so.
-func TestReload_RefusesGroupWhoseAddressAnotherUsesUntilThatStops(t *testing.T) {
+func TestReload_RefusesGroupWithAddressOfGroupThatStillRuns(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
