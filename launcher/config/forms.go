@@ -65,7 +65,7 @@ var forms = map[string]form{
 	}),
 	"rlimits": formOf(rlimitTexts, rlimits).checked(func(name, text string) string {
 		if !slices.Contains(spec.RlimitNames, name) {
-			return "is no limit; the limits are " + strings.Join(spec.RlimitNames, ", ")
+			return "is not the name of a limit; the names are " + strings.Join(spec.RlimitNames, ", ")
 		}
 		_, _, rule := rlimit(text).parse()
 		return rule

@@ -112,7 +112,7 @@ func TestParse_ReportsEachBrokenRuleOnce(t *testing.T) {
 		{"limits: {cpus: 0.001}", "", "f:2:23: process_groups[0].limits.cpus: must be 0.01 to 10000, or 0 for no limit, not 0.001"},
 		{"limits: {cpus: .inf}", "", "f:2:29: process_groups[0].limits.cpus: must be a number, such as 0.5, not .inf"},
 		{"limits: {if_unavailable: maybe}", "", `f:2:23: process_groups[0].limits.if_unavailable: must be refuse or warn, not "maybe"`},
-		{"rlimits: {nofiles: 1}", "", "f:2:24: process_groups[0].rlimits.nofiles: is no limit; the limits are as, core, cpu, data, fsize, memlock, nofile, nproc, stack"},
+		{"rlimits: {nofiles: 1}", "", "f:2:24: process_groups[0].rlimits.nofiles: is not the name of a limit; the names are as, core, cpu, data, fsize, memlock, nofile, nproc, stack"},
 		{"rlimits: {nofile: 2:1}", "", "f:2:24: process_groups[0].rlimits.nofile: the soft limit is more than the hard limit: 2:1"},
 		{"rlimits: {nofile: many}", "", `f:2:24: process_groups[0].rlimits.nofile: must be soft:hard or one number for both, such as 1024:4096, 65536 or unlimited, not "many"`},
 		{"rlimits: {nofile: 1.5}", "", "f:2:32: process_groups[0].rlimits.nofile: must be a string, not a fraction; put it in quotes"},
