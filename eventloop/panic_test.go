@@ -319,7 +319,7 @@ func TestPool_GoexitInPanicHandlerLosesNoJob(t *testing.T) {
 	awaitDone(t, l.Stop())
 }
 
-// If a callback panics while the loop drains, everything else still runs.
+// If a callback panics while the loop drains, the loop still runs all other accepted callbacks.
 // docs/internals/eventloop.md#panics
 func TestPanic_DuringDrainSkipsNoFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

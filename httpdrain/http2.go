@@ -102,7 +102,7 @@ func canServeHTTP2(srv *http.Server) bool {
 
 const (
 	quietBeforeGoAway = 5 * time.Millisecond   // how long a client must have sent nothing before the first GOAWAY
-	defaultMaxHold    = 100 * time.Millisecond // how long the server may wait for that, and hold back its responses
+	defaultMaxHold    = 100 * time.Millisecond // how long the server may hold back responses to wait for a quiet client
 )
 
 // prefaceTimeout is how long a client may take to send the HTTP/2 connection preface. It is the
