@@ -77,6 +77,23 @@ func ExampleLoadSource() {
 	// says which address: true
 }
 
+// A program that loads a file can log which files it opens.
+func ExampleLoadSourceFunc() {
+	file, remove := exampleFile("process_groups: [{name: sleeper, command: sleep}]\n")
+	defer remove()
+	c, _, err := config.LoadSourceFunc(file, func(name string) (*os.File, error) {
+		fmt.Println("opens", filepath.Base(name))
+		return os.Open(name)
+	})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(c.Groups[0].Name)
+	// Output:
+	// opens launcher.yaml
+	// sleeper
+}
+
 // A launcher that runs reads its file again, for instance in a Reread of launcher.Config.
 func ExampleLoadAgain() {
 	file, remove := exampleFile("process_groups: [{name: sleeper, command: sleep}]\n")

@@ -18,7 +18,14 @@ type Source struct {
 }
 
 // LoadSource is like [Load], and also returns the Source.
-func LoadSource(file string) (*Config, *Source, error) { return load(file, os.Open) }
+func LoadSource(file string) (*Config, *Source, error) { return LoadSourceFunc(file, os.Open) }
+
+// LoadSourceFunc is like [LoadSource], and opens the file, and each file of env_file, by the
+// function open, whose errors are as those of [os.Open]. So a program can say which file it waits
+// for, if that is a pipe.
+func LoadSourceFunc(file string, open func(name string) (*os.File, error)) (*Config, *Source, error) {
+	return load(file, open)
+}
 
 // LoadAgain is like [LoadSource], for a file that was loaded before. It waits for no other program:
 // a pipe or a device, as the file itself or in env_file, is an error. Only the null device is not.

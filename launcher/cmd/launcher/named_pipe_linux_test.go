@@ -74,6 +74,21 @@ func TestReload_RefusesNamedPipe(t *testing.T) {
 	testkit.Equal(t, "exit code of the launcher", d.stop(), 0)
 }
 
+// A launcher that starts waits for a program that writes to a named pipe of env_file, says so, and
+// starts when the program has written.
+func TestRun_SaysWhichNamedPipeItWaitsFor(t *testing.T) {
+	s := newSite(t, web+"    env_file: [DIR/env]\n")
+	pipe := s.pipe("env")
+	t.Cleanup(func() { release(pipe) })
+	d := s.start()
+	d.waitForLog("launcher: waiting for a program that writes to the pipe " + pipe + "\n")
+	if err := os.WriteFile(pipe, []byte("A=1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.waitForLine("ready")
+	testkit.Equal(t, "exit code of the launcher", d.stop(), 0)
+}
+
 // A file of env_file that has become a named pipe is refused by a reload and an upgrade, at its
 // line. Nothing waits for a program that writes to the pipe, and the launcher can be stopped.
 func TestReload_RefusesNamedPipeAsEnvFile(t *testing.T) {

@@ -122,7 +122,7 @@ func onlyFile(cmd *cobra.Command, args []string) (err error) {
 // runFile runs the groups of a file. --dir overrides the directory in the file, here and in each
 // reload.
 func runFile(cmd *cobra.Command, at *place, whenDone bool) error {
-	load := config.LoadSource
+	load := loadAtStart
 	// An upgrade check reads a file that the running launcher has read before, perhaps from a pipe.
 	// It must not wait for another program to write to that pipe again.
 	if cmd.Context().Value(checkOnly{}) != nil {
