@@ -307,8 +307,8 @@ func (h *history) step(program []byte) []byte {
 			}
 		}
 		m.end(softTier, cause)
-		// If a scope is already complete, its Work ends here. The cause is that of its own Force,
-		// or of the Force of the closest scope above it.
+		// settle ends the Work of a scope that is already complete. The cause is that of the Force
+		// of the scope itself, or of the Force of the closest scope above it.
 		h.settle()
 		m.forceAll(m.forced())
 		h.watch(m, s.Force(cause))
