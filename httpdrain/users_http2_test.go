@@ -2,8 +2,9 @@
 
 package httpdrain_test
 
-// Tests with an HTTP/2 implementation that the user has configured. From Go 1.27 on, net/http no
-// longer contains one that the tests could use.
+// In the tests of this file, the user of the server has configured HTTP/2, by the field
+// TLSNextProto. The functions in that field come from net/http, which does not have them from Go
+// 1.27 on.
 
 import (
 	"bytes"
