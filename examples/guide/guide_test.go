@@ -156,8 +156,9 @@ func (p *program) send(method, path, body string) <-chan response {
 	return received
 }
 
-// A program that cannot listen on its port exits with 1 and logs the reason. Exit code 2 would mean
-// that it had already started a stage, and then had to cut it short because it did not stop it.
+// A program that cannot listen on its port exits with 1 and logs the reason. The exit code would be
+// 2 if the program had started a stage before and never stopped it: Run would have to cut that
+// stage short.
 func TestSteps_ExitWith1WhenPortIsTaken(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
