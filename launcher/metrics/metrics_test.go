@@ -141,8 +141,8 @@ func await(t *testing.T, m *launcher.Manager, events <-chan launcher.Event, grou
 	}
 }
 
-// A ready process that no longer answers counts as failed, although it is stopped, and is replaced
-// after the back-off.
+// The launcher stops a ready process that no longer answers. The stop counts as a failure of the
+// process, so the process is replaced only after the back-off.
 func TestCollector_CountsLivenessFailures(t *testing.T) {
 	g := runners("web", 1)
 	g.LivenessInterval, g.LivenessTimeout, g.LivenessFailures = 5*time.Millisecond, 300*time.Millisecond, 3

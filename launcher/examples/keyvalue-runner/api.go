@@ -40,7 +40,7 @@ func handler(s *store) http.Handler {
 			http.Error(w, "values have at most 1 MiB", http.StatusRequestEntityTooLarge)
 			return
 		} else if err != nil {
-			http.Error(w, "the value did not arrive", http.StatusBadRequest)
+			http.Error(w, "the request ended before the whole value was received", http.StatusBadRequest)
 			return
 		}
 		change(w, r, s, key, value)

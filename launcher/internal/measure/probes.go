@@ -161,8 +161,8 @@ func probedGroup(kind, role int, fails bool) launcher.GroupConfig {
 	return g
 }
 
-// probeUnderLoad starts a group of healthy servers with the probe, and rolls it under load: to the
-// same servers, or, if fails is set, to servers for which the probe fails.
+// probeUnderLoad starts a group of healthy servers with a probe, and rolls the group under load. If
+// fails is set, the probe fails for the new servers. Otherwise they are healthy, too.
 func probeUnderLoad(ctx context.Context, dir string, kind, role int, fails bool) (r probing, err error) {
 	table, ledger := &routes{ports: map[string]int{}}, load.Ledger{}
 	m, err := launcher.Start(ctx, launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{probedGroup(kind, role, false)}, Router: table})

@@ -122,8 +122,8 @@ func (g *GroupLogs) trim() {
 }
 
 // Ended counts the log of a process that has ended. If there are too many logs, it removes the
-// oldest. The log of this process is not among those: the launcher remembers the process, and calls
-// Remove when it forgets it.
+// oldest ones, but not the log of this process: the launcher still remembers the process, and calls
+// Remove when it forgets the process.
 func (g *GroupLogs) Ended(c spec.Log, id string) {
 	l := g.logs
 	l.mu.Lock()

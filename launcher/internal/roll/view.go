@@ -47,9 +47,9 @@ type View struct {
 	// and the numbers never fall. The methods of Roll set Failures.
 	Failures [2]int
 
-	// Rejected says that the canaries have failed their check. PassedAt is when the last check
-	// began that they have passed; 0 means that they have passed none. The methods of Roll set
-	// both.
+	// Rejected says that the canaries have failed their check. If they have passed a check,
+	// PassedAt is the time at which the last such check began; otherwise it is 0. The methods of
+	// Roll set both.
 	Rejected bool
 	PassedAt time.Duration
 }

@@ -103,8 +103,8 @@ func (p *Probe) FillIn() {
 	}
 }
 
-// Expand returns the probe with these replacements made in its texts. It makes new slices, because
-// p shares its own with the configuration of the group.
+// Expand returns the probe with the replacements of r made in its texts. It makes new slices,
+// because p shares its slices with the configuration of the group.
 func (p Probe) Expand(r *strings.Replacer) Probe {
 	for _, text := range []*string{&p.HTTPGet.Path, &p.HTTPGet.Host, (*string)(&p.HTTPGet.Port), (*string)(&p.TCPSocket.Port), &p.TCPSocket.Host,
 		(*string)(&p.GRPC.Port), &p.GRPC.Service} {
