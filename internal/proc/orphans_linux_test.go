@@ -93,8 +93,9 @@ func init() {
 		})
 		fmt.Println(scans)
 	}
-	// The role "blind" makes the test binary unable to open files. Then it prints whether
-	// OwnerIsDead takes the program that a mark names for dead. The argument is the mark.
+	// The role "blind" makes the test binary unable to open files. Its argument is a mark, which
+	// names a program. The role prints the result of OwnerIsDead for this mark: whether that
+	// program is dead.
 	roles["blind"] = func(args []string) {
 		// The first call of OwnerIsDead reads the start time and the namespaces of this process
 		// from /proc and keeps them. The second call compares the kept values with those in the
