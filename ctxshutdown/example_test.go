@@ -93,7 +93,7 @@ func ExampleWithLogger() {
 	}}))
 	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("upload"), ctxshutdown.WithTrace(), ctxshutdown.WithLogger(plain))
 	g := s.Guard()
-	s.Force(nil) // the drain has taken too long
+	s.Force(nil) // as a program does when the drain takes too long
 	g.Release()
 	// Output:
 	// level=WARN msg="guard released late" scope=upload

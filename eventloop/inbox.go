@@ -53,7 +53,7 @@ type inbox struct {
 	idleWaiters   []chan bool // each receives an answer the next time that the loop has nothing to run; see idle
 	running       string      // the kind of the running function, "" for a callback; see Counts.In
 
-	offloads, handles counter // count the offloads that are running and the handles that are held
+	offloads, handles counter // the numbers of running offloads and of held handles
 
 	_          [64]byte      // padding: producers write the fields above, and the loop uses the fields below after each callback
 	executed   atomic.Uint64 // the number of callbacks that have run

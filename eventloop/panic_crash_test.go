@@ -17,7 +17,7 @@ import (
 
 const asService = "EVENTLOOP_TEST_SERVICE"
 
-// write writes to a nil map, a mistake that makes it panic.
+// write makes a mistake that causes a panic: it writes to a nil map.
 func write() {
 	var m map[string]int
 	//lint:ignore SA5000 the test plants this mistake

@@ -115,7 +115,7 @@ func TestRun_ReportsGoexitInMain(t *testing.T) {
 	testkit.ErrorIs(t, "Run", l.Run(context.Background(), func(context.Context) error { runtime.Goexit(); return nil }), eventloop.ErrGoexit)
 }
 
-// The scope of the loop is not complete while main is running.
+// While the function main that Run calls is running, the scope of the loop is not complete.
 func TestRun_WaitsForMain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		app := ctxshutdown.New(t.Context(), ctxshutdown.WithName("app"))

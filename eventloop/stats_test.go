@@ -104,7 +104,8 @@ func TestStats_ErrorCountersAreZeroIfProducersStopBeforeLoop(t *testing.T) {
 	testkit.ErrorIs(t, "WaitIdle", p.WaitIdle(ctx), nil)   // step 3: all results are queued at the loop
 	testkit.ErrorIs(t, "Quiesce", l.Quiesce(tooLong), nil) // step 4: the loop has nothing left to run
 	testkit.ErrorIs(t, "WaitRunners", l.WaitRunners(ctx), nil)
-	testkit.ErrorIs(t, "Stop", l.Stop().Wait(ctx), nil) // step 5: the loop's goroutine has ended
+	// Step 5: stop the loop, and wait until its goroutine has ended.
+	testkit.ErrorIs(t, "Stop", l.Stop().Wait(ctx), nil)
 	s := l.Stats().Snapshot()
 	testkit.Equal(t, "executed", s.Executed, s.Accepted)
 	s.Accepted, s.Executed = 0, 0

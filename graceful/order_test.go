@@ -153,7 +153,7 @@ func TestInOrder_ForceStopsRemainingStagesAtOnce(t *testing.T) {
 	})
 }
 
-// If the scope does not come from Run, the stages share ten seconds.
+// If the scope that is given to InOrder does not come from Run, the stages have ten seconds in all.
 func TestInOrder_StagesShareTenSecondsIfScopeIsNotFromRun(t *testing.T) {
 	bubble(t, func(b *testRun) {
 		s := ctxshutdown.New(b.Context())

@@ -152,7 +152,7 @@ func (p *Process) takeLoopPanics() error {
 	defer p.mu.Unlock()
 	p.loopPanicsTaken = true
 	if len(p.loopPanics) == 1 {
-		return p.loopPanics[0] // errors.Join would wrap this only error in another type
+		return p.loopPanics[0] // a single error is not passed to errors.Join, which would wrap it
 	}
 	var all []error
 	for _, e := range p.loopPanics {

@@ -75,7 +75,7 @@ func TestProcess_StopClosesGoplsThatIsCalledThroughJSONRPC2(t *testing.T) {
 	<-server.Done()
 }
 
-// The server is killed although the library waits for an answer.
+// Force kills the server although the library jsonrpc2 still waits for an answer of it.
 func TestProcess_ForceEndsPendingCallsOfJSONRPC2(t *testing.T) {
 	server, rpc, err := startGopls(t.Context(), testkit.Gopls(t), workspace(t))
 	if err != nil {
