@@ -253,7 +253,7 @@ func (c *conn) mustReadAgain(err error, attempts int) bool {
 	}
 	unread, known := socket.HasUnread(c.raw)
 	switch {
-	case !known || c.state.preface: // on HTTP/2, unread data does not prove that a request has arrived
+	case !known || c.state.preface: // HTTP/2: unread data need not be a request
 		// Read for the time lull, to see whether data arrives. Do this twice, because on a busy
 		// machine a deadline may pass before the read has begun.
 		c.raw.SetReadDeadline(time.Now().Add(lull))

@@ -60,7 +60,7 @@ func (c Cut) what() string {
 type CutError struct {
 	Name  string // name of the server's scope
 	Cut   []Cut  // the unfinished requests and connections, oldest first; empty if only quiet connections were left
-	Cause error  // why Work was cancelled
+	Cause error  // the cause with which Work of the scope was cancelled, such as the argument of Force
 }
 
 // maxListed is the maximum number of entries of the field Cut that CutError.Error lists.

@@ -37,9 +37,10 @@ func TestServeTLS_ServesClientsInMutualTLSHandshakeAtStop(t *testing.T) {
 			}
 		})
 		srv.TLSConfig = &tls.Config{
-			Certificates:     []tls.Certificate{cert},
-			ClientAuth:       tls.RequireAnyClientCert,
-			CurvePreferences: []tls.CurveID{tls.X25519}, // a fast key exchange: the default one is slow under the race detector
+			Certificates: []tls.Certificate{cert},
+			ClientAuth:   tls.RequireAnyClientCert,
+			// This key exchange is fast. The default one is slow under the race detector.
+			CurvePreferences: []tls.CurveID{tls.X25519},
 		}
 		s := ctxshutdown.New(t.Context())
 		done := make(chan error)

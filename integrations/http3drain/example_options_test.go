@@ -22,7 +22,8 @@ import (
 func ExampleAltSvc() {
 	s := ctxshutdown.New(context.Background())
 	mux := http.NewServeMux()
-	srv := &http.Server{Handler: http3drain.AltSvc(s, 443, mux)} // pass this server to httpdrain.ServeTLS
+	// A real program passes this server to httpdrain.ServeTLS.
+	srv := &http.Server{Handler: http3drain.AltSvc(s, 443, mux)}
 	show := func() {
 		w := httptest.NewRecorder()
 		srv.Handler.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))

@@ -22,7 +22,7 @@ func ExampleTrace() {
 		return
 	}
 
-	// The program runs, and is stopped.
+	// A real program does its work here, until it is stopped.
 	if err := app.Shutdown().Wait(context.Background()); err != nil {
 		fmt.Println(err)
 	}
