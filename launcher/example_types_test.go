@@ -202,7 +202,8 @@ func ExampleManager_Roll() {
 
 	bad := sleepers(1)
 	bad.Command = []string{"sh", "-c", "exit 3"}
-	bad.MinReady = time.Minute // a replacement must stay ready for a minute
+	// A new process counts as available once it has been ready for a minute.
+	bad.MinReady = time.Minute
 	err = m.Roll(ctx, bad, "a new build")
 	var failed *launcher.RollError
 	if errors.As(err, &failed) {

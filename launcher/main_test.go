@@ -169,7 +169,7 @@ type oddity struct {
 	busy                    *atomic.Bool // if not nil, the first call of Shutdown is not answered
 	message                 string
 	blockedBy               []string
-	unknown                 string // the content of a field that this version of the protocol does not have
+	unknown                 string // the process sends this text in a field that the protocol does not have
 }
 
 func (o oddity) GetReadinessStatus(context.Context, *pb.ReadinessRequest) (*pb.ReadinessResponse, error) {

@@ -640,7 +640,7 @@ func TestReload_KeepsRemovedGroupUntilRouterCallReturns(t *testing.T) {
 		}
 		select {
 		case <-reloaded:
-		case <-time.After(200 * time.Millisecond): // long enough for the launcher to forget the group, if it does not wait
+		case <-time.After(200 * time.Millisecond): // time enough for a faulty launcher to forget the group
 		}
 		// ctx ends when the call of the router times out. From then on the launcher may forget the
 		// group.

@@ -478,7 +478,7 @@ func TestConn_DeliversEachResponseToItsCallUnderLoad(t *testing.T) {
 				if j%3 == 0 {
 					conn.NotifyLatest(fmt.Sprint(i%4), "note", json.RawMessage(want))
 				}
-				if j%2 == 0 { // the response to the server's request is written concurrently
+				if j%2 == 0 { // the client then also responds to a request of the server
 					all.Go(func() { conn.Call(t.Context(), "ask", nil) })
 				}
 				if result, err := conn.Call(t.Context(), "echo", json.RawMessage(want)); err != nil || string(result) != want {

@@ -81,7 +81,7 @@ func (e *ConnError) Unwrap() []error {
 // A ProtocolError reports output of the server after which the connection cannot go on: broken
 // framing, a body that is not JSON, or a message, an id or a number of requests beyond a limit.
 type ProtocolError struct {
-	What string // what is wrong with the server's output
+	What string // the offending output, such as "a header without Content-Length"
 	Err  error  // the underlying error, or nil
 }
 

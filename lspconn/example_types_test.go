@@ -153,7 +153,7 @@ func ExamplePanicError() {
 		log.Fatal(err)
 	}
 	defer conn.Close(ctx)
-	<-conn.Done() // gopls sends notifications soon, for example window/logMessage
+	<-conn.Done() // closed soon: gopls sends notifications, for example window/logMessage
 	var panicked *lspconn.PanicError
 	if errors.As(conn.Err(), &panicked) {
 		fmt.Println(panicked.Callback, panicked.Value)

@@ -85,7 +85,8 @@ func parseHeaderLine(line []byte, length int) (int, error) {
 	if !strings.EqualFold(string(name), "Content-Length") {
 		return length, nil // Content-Type can be ignored, since LSP has only one encoding
 	}
-	n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64) // ParseUint accepts only digits, and no sign
+	// ParseUint refuses a sign, which the protocol does not allow.
+	n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64)
 	switch {
 	case err != nil:
 		return 0, &ProtocolError{What: "an invalid length: " + quoted(line)}

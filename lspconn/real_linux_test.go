@@ -30,7 +30,8 @@ func TestRealServers_BehaveAsDocumented(t *testing.T) {
 			atEOF.initialize()
 			atEOF.stdin.Close()
 			if code := atEOF.end(); code == nil {
-				// No error: on a busy machine, bash-language-server sometimes does not exit.
+				// The test does not fail here, because bash-language-server sometimes does not exit
+				// on a busy machine.
 				t.Log("the server has not noticed the end of its stdin")
 			} else if code.ExitCode() < 0 || r.name == "gopls" && code.ExitCode() != 0 {
 				t.Errorf("after the end of stdin, the server exited with %v", code)

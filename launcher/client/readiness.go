@@ -18,7 +18,7 @@ const (
 	Warming                    // the process connects to services that it depends on
 	Ready                      // the process accepts work
 	Draining                   // the process was asked to stop, and accepts no more work. [ShutdownCoordinator] sets this state
-	Unhealthy                  // the process cannot work
+	Unhealthy                  // the process cannot work, and is to be replaced
 )
 
 func (r Readiness) String() string {

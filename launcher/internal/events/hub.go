@@ -17,7 +17,7 @@ import (
 type Hub struct {
 	mu       sync.Mutex
 	watchers map[*watcher]bool
-	count    func(Event) // called with every event, while mu is held
+	count    func(Event) // called for every event, with mu locked, to update the statistics
 	missed   uint64
 	closed   bool
 	logged   chan struct{} // closed when the log has been written

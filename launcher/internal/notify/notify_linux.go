@@ -73,7 +73,8 @@ func (s *Socket) Serve() {
 		return
 	}
 	for {
-		// Wait without the lock, so that Drain can have it.
+		// Wait for a message without holding the lock reading, so that other goroutines can call
+		// Drain.
 		if raw.Read(func(fd uintptr) bool { return isReadable(fd) }) != nil {
 			return
 		}

@@ -13,7 +13,7 @@ type slowWriter struct{ ready chan struct{} }
 
 func (w slowWriter) Write(b []byte) (int, error) { <-w.ready; return len(b), nil }
 
-// Flush says whether all lines have been written.
+// The result of Flush says whether all lines have been written.
 func TestLogs_FlushReportsWhetherLinesAreQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := slowWriter{make(chan struct{})}

@@ -141,7 +141,9 @@ func storm(w *world, r *rand.Rand) {
 				w.becomeUnhealthy(k)
 			case r.IntN(20) == 0:
 				w.scaleDown(k)
-			case w.view.Instances[k].Version == roll.Old && !w.config.OnlyForward && r.IntN(10) == 0: // the restart policy starts the failed instance again
+			// As the restart policy does, start an instance of the old version again after its
+			// failure.
+			case w.view.Instances[k].Version == roll.Old && !w.config.OnlyForward && r.IntN(10) == 0:
 				w.restart(k)
 			}
 		default:

@@ -282,7 +282,8 @@ func TestRead_ReadsFileWithOldKeys(t *testing.T) {
 	testkit.Equal(t, "state that was written and read", again, want)
 }
 
-// A field that this version does not know is an error, wherever it is.
+// To read a state file with a field that this version does not know is an error, wherever in the
+// file the field is.
 func TestRead_RefusesUnknownField(t *testing.T) {
 	text, err := os.ReadFile("testdata/old-keys.json")
 	if err != nil {

@@ -47,7 +47,7 @@ func (h *Handoff) Check(ctx context.Context, program string, args, env []string,
 	var copying sync.WaitGroup
 	copying.Go(func() { io.Copy(out, p.Stdout()) })
 	copying.Go(func() { io.Copy(errs, p.Stderr()) })
-	copying.Go(func() { // this goroutine ends at the latest when the program ends
+	copying.Go(func() { // ends when p has read the text, or at the latest when p exits
 		io.Copy(p.Stdin(), bytes.NewReader(text))
 		p.Stdin().Close()
 	})
