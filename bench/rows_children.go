@@ -59,7 +59,7 @@ func childRows() (rs []row) {
 	})
 }
 
-// A family has a parent scope and a parent context. The children are those of one of them.
+// A family has a parent scope and a parent context. A benchmark creates children of one of them.
 type family struct {
 	scope  *ctxshutdown.Swansong
 	ctx    context.Context

@@ -252,7 +252,7 @@ func callByHand(ctx context.Context, f func(context.Context) (int, error)) (int,
 const parts = 8
 
 // transfer prepares a sender and a receiver. Each call of the function that it returns copies one
-// of the parts of 1 GiB from the sender to the receiver.
+// part from the sender to the receiver. All parts together have 1 GiB.
 func transfer(src, dst func() (io.ReadWriteCloser, io.ReadWriteCloser), wrap func(io.Reader) io.Reader) func(int) {
 	const size = 1 << 30 / parts
 	from, in := src()
