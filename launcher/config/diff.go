@@ -27,9 +27,9 @@ const (
 	Restarts Effect = "with the next launcher" // refused by a reload, applied by the next launcher
 )
 
-// effects has the effect of a change of a key, or of a key inside of its mapping. The effect of
-// other keys is AtOnce. spec.Group.SameProcess decides which changes roll a group, and effects must
-// agree with it.
+// effects maps a key of the file to the effect of a change of its value, or of a value inside of
+// its mapping. A change of any other key has the effect AtOnce. spec.Group.SameProcess decides
+// which changes roll a group, and effects must agree with it.
 var effects = func() map[string]Effect {
 	all := map[string]Effect{"state_dir": Restarts, "admin": Upgrades, "metrics": Upgrades, "desired_instances": Scales, "listeners": Upgrades}
 	for _, key := range strings.Fields(`kind command args env env_file clear_env user group rlimits limits working_dir startupProbe readinessProbe

@@ -188,10 +188,10 @@ func (s *Server) Close() {
 	s.serving.Wait()
 }
 
-// each calls f for all listeners concurrently, and returns when all calls have returned. Serve and
-// Stop both call each, and the call from Serve returns only when Stop is called. So neither of them
-// holds a lock. They need none, because the list of listeners does not change after the first
-// Serve.
+// each calls f for all listeners concurrently, and returns when all calls of f have returned. Serve
+// and Stop both use this method. The calls of f for Serve return only when Stop is called, so
+// neither Serve nor Stop may hold a lock. They need none, because the list of listeners does not
+// change after the first call of Serve.
 func (s *Server) each(f func(listening)) {
 	var calls sync.WaitGroup
 	for _, l := range s.all {

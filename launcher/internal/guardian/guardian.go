@@ -98,10 +98,10 @@ const dismissal = "over"
 // understand the launcher.
 //
 // Increase the first number when a field of Orders or news gets another key or another meaning,
-// because the guardian ignores what it does not know. Increase it also when the state file changes,
-// but [statefile.Version] was already increased since the last release and stays as it is.
+// because the guardian ignores what it does not know. Increase it also when the state file changes
+// and [statefile.Version] does not, because that has been increased since the last release already.
 // Otherwise the guardian would notice only after the death of the launcher that it cannot read the
-// file.
+// state file.
 var guarding = fmt.Sprintf("guarding, version 2, state file version %d", statefile.Version)
 
 // Timeout is how long a guardian may take to start, and to exit. It is also how long a guardian,

@@ -8,8 +8,9 @@ import (
 	"syscall"
 )
 
-// Open opens a regular file for reading. An error for any other file, such as a pipe, says that the
-// file is not regular, and ends with the advice, which says what to do instead.
+// Open opens a regular file for reading. For any other file, such as a pipe, it returns an error,
+// which says that the file is not regular. The error ends with the text advice, which says what to
+// do instead.
 //
 // To open or read a pipe can wait without a limit for a program that writes to it, and no context
 // ends the wait. Open looks at the file before it opens it, because to open a pipe would end the

@@ -6,7 +6,7 @@ import "time"
 type Version int
 
 const (
-	Old Version = iota // the roll has not brought the instance
+	Old Version = iota // the instance has another revision than the one that the roll leads to
 	New
 )
 
