@@ -32,7 +32,7 @@ type event struct {
 	kind       kind
 	scope      int
 	state      ctxshutdown.State // the state that a call of State returned
-	completion int               // which of the completions of the scope was requested or polled, from 0
+	completion int               // index of the completion that was requested or polled, among those of the scope
 	resolved   bool              // whether the completion was resolved when it was polled
 }
 
