@@ -67,7 +67,7 @@ type counter interface {
 // A tree is a chain of scopes, in which each scope except for the leaf has one child.
 type tree struct {
 	root, leaf counter
-	nodes      map[string]*packed.Node // the nodes, by name; nil if the counters are those of the model
+	nodes      map[string]*packed.Node // the nodes, by name; nil for the naive counting
 }
 
 const stressDepth = 4
