@@ -262,8 +262,8 @@ func within(uses []variableUse, n ast.Node) []variableUse {
 
 // follow walks all paths of the control-flow graph on which the guard or scope is held. It calls
 // visit, which may be nil, for each node on the way. It returns the nodes at which the guard or
-// scope is lost: first those after def in source order, then those before def, which are reached
-// through a loop.
+// scope is lost. First come those that follow its creation in the source, then those that precede
+// it there and are reached through a loop.
 func (res *resource) follow(visit func(ast.Node)) (lost []ast.Node) {
 	type state struct {
 		block *cfg.Block
