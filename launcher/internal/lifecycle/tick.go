@@ -123,9 +123,9 @@ func (m *Machine) tickDeregistering(now time.Time) []Action {
 
 // tickRequesting handles the phase requesting, in which the process has not answered the call
 // Shutdown. What follows at the deadline depends on whether the process is known to serve the
-// protocol. One that is known to, and does not answer, hangs: it gets SIGTERM at once. One that was
-// never reached may be a program without the protocol, so it gets its stop signals and the time
-// until MaxAt, like every such program.
+// protocol. If it is known, the process hangs, and gets SIGTERM at once. A process that was never
+// reached may be a program without the protocol. So it gets its stop signals and the time until
+// MaxAt, like every such program.
 func (m *Machine) tickRequesting(now time.Time) []Action {
 	switch {
 	case due(m.Deadline, now) && (m.callHung || m.responsive):
