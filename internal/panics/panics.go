@@ -1,5 +1,6 @@
-// Package panics is the common base of the PanicError types of this repository. It contains the
-// panics of functions that users supply, and treats [runtime.Goexit] in them like a panic.
+// Package panics is the common base of the PanicError types of this repository. It recovers the
+// panics of functions that users supply, and reports a call of [runtime.Goexit] in such a function
+// like a panic.
 //
 // Every PanicError has the fields Value and Stack, as [Recovered] returns them, and an Unwrap
 // method that calls [Unwrap]. The types differ in how they name the function that panicked.
