@@ -52,7 +52,7 @@ type waker struct {
 	deadline time.Time   // the deadline that the user has set
 	closed   bool        // finish(true) was called, so no later call of enter registers wake
 	stopFunc func() bool // ends the registration with the context; nil if not registered
-	again    *time.Timer // repeats wake; nil before the first wake
+	again    *time.Timer // the timer that calls wake again; nil until wake is called for the first time
 	wakes    int         // how often wake has set a deadline for the calls that have not left yet
 
 	probe sync.Once // lets canWake set the field works only once

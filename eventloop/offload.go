@@ -100,8 +100,8 @@ type offload[T any] struct {
 	settled       atomic.Bool
 	stopAfterFunc atomic.Pointer[func() bool] // unregisters expire, so that the end of ctx does not call it
 
-	// Only the goroutine that has the result uses the fields below: the worker, or the first call
-	// of complete.
+	// Only one goroutine uses the fields below: the one that delivers the result. That is the
+	// worker, or the goroutine of the first call of complete.
 	begun   bool // whether the work was called
 	decided bool // whether the method settle was called, which sets the field first
 	first   bool // whether the work returned or panicked before the context ended

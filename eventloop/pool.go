@@ -110,7 +110,7 @@ func NewPool(ctx context.Context, workers int, opts ...Option) *Pool {
 }
 
 // describe says in reports what the pool's guards stand for. The scope may have other guards,
-// because the user can acquire some.
+// which the user has acquired; describe reports them as extra.
 func (p *Pool) describe(guards int) ctxkey.Work {
 	jobs := p.Running()
 	own := min(jobs, 1)

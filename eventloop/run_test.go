@@ -116,7 +116,7 @@ func TestRun_ReportsGoexitInMain(t *testing.T) {
 }
 
 // While the function main that Run calls is running, the scope of the loop is not complete.
-func TestRun_WaitsForMain(t *testing.T) {
+func TestRun_WaitsUntilMainReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		app := ctxshutdown.New(t.Context(), ctxshutdown.WithName("app"))
 		l := eventloop.New(app)

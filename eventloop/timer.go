@@ -180,8 +180,9 @@ func (ts *timers) now() (now time.Time, nextSeq uint64) {
 	return time.Now(), ts.nextSeq
 }
 
-// pop removes the first timer if it was due, and returns its function. If it was not due, pop
-// clears the flag due, arms the alarm and returns nil.
+// pop removes the first timer if its time has come, and returns its function. Otherwise pop clears
+// the flag due, because no timer is due any more, arms the alarm for the first timer and returns
+// nil.
 func (ts *timers) pop(now time.Time, nextSeq uint64) func() {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

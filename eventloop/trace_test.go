@@ -138,7 +138,8 @@ func TestTrace_NamesUserLineAndStackOfBlockedFunction(t *testing.T) {
 	}
 }
 
-// While the loop runs in Run, a summary names the line that has posted the running callback. It
+// A summary usually names the line of the oldest guard. While the loop runs in Run, it names the
+// line that has posted the running callback instead. It
 // does not name the lines that have called Run and New, although their guards are older.
 func TestTrace_SummaryNamesLineThatPostedRunningCallback(t *testing.T) {
 	l := eventloop.New(ctxshutdown.New(context.Background(), ctxshutdown.WithTrace()))

@@ -93,10 +93,10 @@ func KeepInLameDuck() Option {
 	return option(func(o *options) { o.keepInLameDuck = true })
 }
 
-// WithRetryAfter makes the server refuse each request that arrives when more than the linger has
-// passed since the stop. The response has the status 503, Connection: close, and a Retry-After of d
-// in whole seconds, rounded up. Use this option if a load balancer sends a refused request to
-// another server. d is from 1 second to 24 hours.
+// WithRetryAfter makes the server refuse requests that arrive long after the stop: later than the
+// time that [WithLinger] sets. The response has the status 503, Connection: close, and a
+// Retry-After of d in whole seconds, rounded up. Use this option if a load balancer sends a refused
+// request to another server. d is from 1 second to 24 hours.
 func WithRetryAfter(d time.Duration) Option {
 	return option(func(o *options) {
 		o.check(d >= time.Second && d <= maxRetryAfter, "WithRetryAfter(%v): must be from %v to %v", d, time.Second, maxRetryAfter)

@@ -16,7 +16,7 @@ import (
 // application/json, such as {"ready":false,"state":"lame duck"}.
 //
 // Mount Ready and [Live] on a server with a port of its own, which is closed last. The port of the
-// service is closed when s is stopped: a probe on that port would fail without a reason, and a
+// service is closed when s is stopped: a probe on that port would fail without saying why, and a
 // monitor that probes for liveness would restart a process that is draining.
 func Ready(s *ctxshutdown.Swansong) http.Handler {
 	var lameDuck <-chan struct{}

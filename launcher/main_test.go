@@ -31,8 +31,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// asRole is the environment variable that makes the test binary a subprocess: a name in roles, or
-// testrunner.
+// asRole is the environment variable that makes the test binary a subprocess. Its value is a name
+// in roles, or testrunner.
 const asRole = "LAUNCHER_TEST_ROLE"
 
 func TestMain(m *testing.M) {

@@ -20,9 +20,9 @@ type recorder struct {
 	untouched bool // this launcher has not written the state file yet: the file is still that of an earlier launcher
 
 	mu sync.Mutex
-	// Until the guardian runs, expected is the state that is written to the file: the state of the
-	// earlier launcher, with the containment (a cgroup, or a mark in the environment) and the
-	// guardian that this launcher is about to create. Then it is nil.
+	// expected is the state to write to the file while the guardian does not run yet: the state of
+	// the earlier launcher, plus the containment (a cgroup, or a mark in the environment) and the
+	// guardian that this launcher is about to create. Once the guardian runs, expected is nil.
 	expected  *statefile.State
 	guardians []proc.Adoptable // guardians (see Config.Guardian) of earlier launchers that have not been ended
 }

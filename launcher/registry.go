@@ -42,7 +42,7 @@ func (r *registry) group(name string) (*group, error) {
 	if g, ok := r.groups[name]; ok {
 		return g, nil
 	}
-	return nil, fmt.Errorf("%w: group %q; there are %q", ErrNotFound, name, r.order)
+	return nil, fmt.Errorf("%w: group %q; the groups are %q", ErrNotFound, name, r.order)
 }
 
 // allGroups returns the groups in the order of the configuration.

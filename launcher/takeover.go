@@ -121,7 +121,7 @@ func (s *start) announce() {
 	plan.remove()
 }
 
-// addGroups adds the groups, with what an earlier launcher has recorded or handed over of them.
+// addGroups adds the groups, with what an earlier launcher has recorded about them or handed over.
 func (s *start) addGroups(groups []spec.Group) {
 	for _, cfg := range groups {
 		added := newGroup(s.Manager, cfg, s.cfg.Source)

@@ -38,7 +38,7 @@ type Conn struct {
 	notifyScope  *ctxshutdown.Swansong // scope with one guard for each call of OnNotify
 	processGuard *ctxshutdown.Guard    // released when the server's process has been reaped
 	process      serverProcess
-	external     *externalProtocol // the library that exchanges the messages of a Process; nil for other connections
+	external     *externalProtocol // the connection of the JSON-RPC library that exchanges the messages of a Process; nil for other connections
 	out          *messageWriter
 	stderr       *stderrTail
 

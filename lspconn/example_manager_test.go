@@ -59,7 +59,7 @@ func ExampleWithCloseTimeout() {
 	_, err := lspconn.NewManager(context.Background(), servers, lspconn.WithCloseTimeout(time.Minute))
 	fmt.Println(err)
 	// Output:
-	// lspconn: NewManager: CloseTimeout is 1m0s; it must be between 1s and 15s, or zero for 10s
+	// lspconn: NewManager: CloseTimeout is 1m0s; it must be between 1s and 15s, or zero for the default of 10s
 }
 
 // A server that crashes is restarted up to three times in a row, after a longer wait each time.

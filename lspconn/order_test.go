@@ -271,10 +271,11 @@ func TestOnRequest_NotCalledIfCancelledJustBefore(t *testing.T) {
 	testkit.Equal(t, "answer", lspconn.CancelTaken(), want)
 }
 
-// A handler that does not return delays closing by a fifth of the deadline at most: its request is
-// then answered with an error, and the messages behind it are delivered, without a call of another
-// handler. docs/internals/lspconn.md#deadline
-func TestClose_IsDelayedByBlockedHandlerForAtMostFifthOfDeadline(t *testing.T) {
+// A handler that does not return delays closing by a fifth of the deadline at most. After that
+// time, the connection answers the request of the handler with an error. It also takes the messages
+// that have waited behind that request: responses end their calls, and no other handler is called.
+// docs/internals/lspconn.md#deadline
+func TestClose_IsDelayedByBlockedHandlerForAtMostOneFifthOfDeadline(t *testing.T) {
 	var release chan struct{}
 	blocked := lspconn.Server{
 		OnRequest: func(context.Context, string, json.RawMessage) (any, error) { <-release; return nil, nil },

@@ -284,7 +284,7 @@ func TestPanic_InFunctionOfNewManagerReachesCallerOfConn(t *testing.T) {
 
 // If the Manager has a restart policy, a server whose callback has panicked is restarted like any
 // other failed server.
-func TestPanic_OfCallbackRestartsServerByPolicy(t *testing.T) {
+func TestPanic_InCallbackRestartsServerAsPolicySays(t *testing.T) {
 	m := manager(t, func(string) (lspconn.Server, error) {
 		return asked(func() (any, error) { panic(errFault) }), nil
 	}, lspconn.WithRestart(lspconn.Restart{Max: 1, First: 1}))

@@ -98,7 +98,7 @@ func TestManager_ErrorOfStartNamesKey(t *testing.T) {
 	testkit.Equal(t, "errors", got, map[string]string{
 		"missing":    `lspconn: missing: cannot start "no-such-server": executable file not found in $PATH`,
 		"no command": "lspconn: no command: Server.Command is empty; set it to the program and its arguments",
-		"negative":   "lspconn: negative: gopls: Server.CloseTimeout is -1ns; it must be between 1s and 15s, or zero for 10s",
+		"negative":   "lspconn: negative: gopls: Server.CloseTimeout is -1ns; it must be between 1s and 15s, or zero for the default of 10s",
 	})
 }
 

@@ -184,7 +184,7 @@ func (s Server) withDefaults() (Server, error) {
 // checkCloseTimeout returns d, or 10 s if d is zero, or an error if d is out of range.
 func checkCloseTimeout(d time.Duration) (time.Duration, error) {
 	if d = cmp.Or(d, defaultClose); d < minClose || d > maxClose {
-		return 0, fmt.Errorf("CloseTimeout is %v; it must be between %v and %v, or zero for %v", d, minClose, maxClose, defaultClose)
+		return 0, fmt.Errorf("CloseTimeout is %v; it must be between %v and %v, or zero for the default of %v", d, minClose, maxClose, defaultClose)
 	}
 	return d, nil
 }

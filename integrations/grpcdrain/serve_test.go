@@ -197,8 +197,8 @@ func TestServe_ForceCutsStreamOff(t *testing.T) {
 	errCause := errors.New("out of time")
 	r.scope.Force(errCause)
 
-	// Force ends the contexts of the handlers. A handler that returns then still has the time to
-	// answer its client.
+	// Force ends the contexts of the handlers. If a handler returns after that, it still has the
+	// time to answer its client.
 	testkit.Equal(t, "the client of the call got",
 		status.Convert(mustGet(t, "answer", answer)).Message(), "the server is shutting down and has cut this call short: out of time")
 	err = mustGet(t, "Serve returns", r.served)

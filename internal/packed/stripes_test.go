@@ -386,8 +386,8 @@ func TestStripes_AcquireAndReleaseDoNotAllocate(t *testing.T) {
 	}), 0.0)
 }
 
-// Misuse is not noticed while guards are counted on stripes. Stop notices it, and panics after its
-// work.
+// While guards are counted on several counters (stripes), a guard that is released twice is not
+// noticed. Stop notices it, stops the node, and then panics.
 func TestStop_PanicsIfStripesShowMoreReleasesThanAcquisitions(t *testing.T) {
 	for name, test := range map[string]struct {
 		added int64

@@ -760,8 +760,9 @@ func TestKill_AtOnceKillsProcessesThatLeaderHasLeftBehind(t *testing.T) {
 	spec.NoCgroup, spec.Linger = true, time.Hour
 	p := start(t, spec)
 	readLine(t, p)
-	// Another process starts the process that is left behind. So it is no descendant of the leader,
-	// and only the search of the waiter can find it.
+	// The process that is left behind is started by a process that does not descend from the
+	// leader. So it is no descendant of the leader, and only the search that the waiter makes finds
+	// it.
 	other := start(t, self("marked "+p.Identity().Mark))
 	pid, err := strconv.Atoi(readLine(t, other))
 	if err != nil {

@@ -92,7 +92,7 @@ func TestFollow_FirstProcessIsEndedAfterChildThatReplacedIt(t *testing.T) {
 // status of a process that is not its child, after the parent of that process has reaped it. The
 // function OnLeaderExit of the test reaps the child, so the status can be read when OnLeaderExit
 // returns.
-func TestFollow_ExitReturnsStatusOfChildThatReplacedFirstProcess(t *testing.T) {
+func TestFollow_ExitReturnsStatusOfReplacement(t *testing.T) {
 	becomeSubreaper := func(on uintptr) {
 		const setChildSubreaper = 36
 		syscall.RawSyscall6(syscall.SYS_PRCTL, setChildSubreaper, on, 0, 0, 0, 0)

@@ -25,7 +25,8 @@ var older struct {
 	until time.Time
 }
 
-// adopting is set once this program uses containers that another program has started. Their members
+// adopting is set once this program uses containments (groups of processes that are ended together)
+// that another program has started. Their members
 // can be older than this program.
 var adopting atomic.Bool
 

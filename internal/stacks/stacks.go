@@ -83,7 +83,7 @@ func (g Group) Label(key string) (value string, ok bool) {
 	return value, err == nil
 }
 
-// Write writes the stack, with a title that follows the number of goroutines: "2 goroutines of
+// Write writes the stack below a title with the number of goroutines, such as "2 goroutines of
 // app:". It leaves out the frames for which skip returns true; a nil skip leaves out none.
 func (g Group) Write(b *strings.Builder, title string, skip func(function string) bool) {
 	fmt.Fprintf(b, "%s%s:\n", worktext.Pluralize(g.Count, "goroutine"), title)

@@ -139,13 +139,14 @@ func (g group) kubernetesProbe(key string) *probe {
 	return out
 }
 
-// setKubernetesProbes sets the probes of the container. Where the group has none, a process with
-// the lifecycle protocol is probed by it. A startup probe bounds the time until the process is
-// ready.
+// setKubernetesProbes sets the probes of the container. If the group configures none and its
+// processes use the lifecycle protocol, the probes use that protocol, too. A startup probe bounds
+// the time until the process is ready.
 //
 // The launcher waits for a process to become ready for health_check_timeout and then fails it; a
 // readinessProbe of Kubernetes waits without an end. So a startupProbe is added where none is
-// configured. It tries once a second, and its number of failures is that time in seconds.
+// configured. It tries once a second, and the number of failures that it permits is
+// health_check_timeout in seconds.
 func (g group) setKubernetesProbes(con *container) {
 	if g.servesHealth() {
 		con.Ports = append(con.Ports, port{portName, g.Export.Port})

@@ -139,7 +139,7 @@ func choose(all []*mutant, names []string) ([]*mutant, error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("no mutant and no table is named %q; tables are named with .txt", name)
+			return nil, fmt.Errorf("no mutant and no table is named %q; the name of a table ends in .txt", name)
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(m *mutant) bool { return !chosen[m] }), nil

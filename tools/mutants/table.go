@@ -136,7 +136,7 @@ func (p *tableParser) parseLine(line string) error {
 	}
 	key, value, found := strings.Cut(line, ":")
 	if value = strings.TrimSpace(value); !found || value == "" {
-		return fmt.Errorf("cannot read %q; a line is \"key: value\", a # comment, or starts with -, + or a space in an edit", line)
+		return fmt.Errorf("cannot read %q; a line is \"key: value\" or a # comment; below \"in:\" it can also start with -, + or a space", line)
 	}
 	switch {
 	case key == "package" && p.dir == "":

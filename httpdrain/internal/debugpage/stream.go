@@ -113,7 +113,7 @@ func (out *eventWriter) flush() bool {
 type streamWait struct {
 	scope   *ctxshutdown.Swansong
 	changed <-chan struct{} // receives a value when the process has entered another phase, or an extension was granted
-	stopped <-chan struct{} // closed when the scope is stopped; nil after that
+	stopped <-chan struct{} // closed when the scope is stopped, and then set to nil
 	gone    <-chan struct{} // closed when the client has disconnected or the request's context is cancelled
 	timer   *time.Timer
 

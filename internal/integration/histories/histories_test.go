@@ -173,8 +173,8 @@ func (r *recorder) record(call int64, events ...event) {
 	}
 }
 
-// acquisition returns the events that make up the acquisition of a guard on the scope at: it is
-// counted on that scope and on each scope above.
+// acquisition returns the events of acquiring a guard of the scope that the argument at names. The
+// guard is counted on that scope and on each scope above it.
 func acquisition(at int) (events []event) {
 	for ; at >= 0; at = parents[at] {
 		events = append(events, event{kind: count, scope: at}, event{kind: returns, scope: at})

@@ -170,7 +170,7 @@ func stopCommand(at *place) *cobra.Command {
 					isGroup[name] = slices.Contains(groups(out), name)
 					switch {
 					case isGroup[name] && slices.Contains(processes(out), name):
-						return fmt.Errorf("launcher: %q is a group and a process; to stop the group, scale it: launcher scale %s=0", name, name)
+						return fmt.Errorf("launcher: %q is the name of a group and of a process; to stop the group, scale it: launcher scale %s=0", name, name)
 					case isGroup[name] && (in.NoReplacement || in.GracePeriod != nil):
 						return fmt.Errorf("launcher: --no-replacement and --grace are for processes, but %q is a group", name)
 					}

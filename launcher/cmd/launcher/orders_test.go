@@ -40,8 +40,8 @@ func TestOrders_RefusalForOneNameDoesNotPreventOrdersForOthers(t *testing.T) {
 
 	stdout, stderr, code := s.run("scale", "-f", s.file(), "mail=1", "b=1", "--json")
 	testkit.Equal(t, "exit code", code, 1)
-	testkit.Equal(t, "error", stderr, "launcher: not found: group \"mail\"; there are [\"a\" \"b\"]\n")
-	testkit.Equal(t, "JSON", stdout, `{"name":"mail","error":"launcher: not found: group \"mail\"; there are [\"a\" \"b\"]"}`+"\n"+`{"name":"b","message":"scaling"}`+"\n")
+	testkit.Equal(t, "error", stderr, "launcher: not found: group \"mail\"; the groups are [\"a\" \"b\"]\n")
+	testkit.Equal(t, "JSON", stdout, `{"name":"mail","error":"launcher: not found: group \"mail\"; the groups are [\"a\" \"b\"]"}`+"\n"+`{"name":"b","message":"scaling"}`+"\n")
 	s.waitUntil("b has one process", func(h health) bool { return h.Groups[1].Ready == 1 })
 	for _, c := range []struct {
 		args []string
@@ -56,7 +56,7 @@ func TestOrders_RefusalForOneNameDoesNotPreventOrdersForOthers(t *testing.T) {
 		{[]string{"stop", "a", "--no-replacement"}, `launcher: --no-replacement and --grace are for processes, but "a" is a group`},
 		{[]string{"signal", "a", "b", "SIGNONE"}, `launcher: there is no signal "SIGNONE"; name one such as HUP, USR1 or QUIT`},
 		{[]string{"signal", "a"}, "launcher: signal which process or group, and which signal? As in signal web HUP"},
-		{[]string{"status", "a", "mail"}, `launcher: not found: group "mail"; there are ["a" "b"]`},
+		{[]string{"status", "a", "mail"}, `launcher: not found: group "mail"; the groups are ["a" "b"]`},
 	} {
 		_, stderr, code := s.run(append(c.args, "-f", s.file())...)
 		testkit.Equal(t, "exit code", code, 1)

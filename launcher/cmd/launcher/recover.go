@@ -15,8 +15,9 @@ import (
 // afterwards: the processes exist in any case.
 //
 // It does not talk to a launcher, and works only while none runs: launcher.Recover takes the lock
-// of the directory. The file of -f is checked as for run, because the next launcher will use it,
-// but pipes are refused: what recover would read from a pipe would be lost to the next launcher.
+// of the directory. The configuration file is checked as the command run does it, because
+// the next launcher will use it. But a pipe is refused: what recover would read from it would be
+// lost to the next launcher.
 func recoverCommand(at *place) *cobra.Command {
 	var dry, asJSON bool
 	cmd := &cobra.Command{

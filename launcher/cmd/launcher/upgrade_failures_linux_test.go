@@ -202,8 +202,8 @@ process_groups:
 `)
 		d := s.startReady()
 		d.waitForStatus("up", func(status) bool { _, err := os.Stat(filepath.Join(s.dir, "up")); return err == nil })
-		// SIGTERM and SIGINT are handed over. SIGTERM stops the launcher, and SIGINT is left out,
-		// because it would kill the process.
+		// The replaced program hands over SIGTERM (15) and SIGINT (2). SIGTERM stops the new one.
+		// It must then ignore SIGINT: a second stop signal would make it kill its processes.
 		s.run("upgrade", "-f", s.file(), s.liar("SWANSONG_UPGRADE_SIGNALS=15,2 exec "+command+" "+args))
 		testkit.Equal(t, "exit code after "+args, d.ends(), 0)
 		if log := d.log(); strings.Contains(log, "FORCED") || strings.Contains(log, "KILLED") {

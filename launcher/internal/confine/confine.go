@@ -132,7 +132,7 @@ func CheckUser(g spec.Group, dir string) (field string, err error) {
 	}
 	if NeedsUserDir(g, as) {
 		if os.Geteuid() != 0 {
-			return "User", errors.New("a launcher that does not run as root can start processes as another user only with \"protocol: signals\" and without {socket}, because only root can give a socket to another user")
+			return "User", errors.New("to start processes as another user, run the launcher as root, or set \"protocol: signals\" and do not use {socket} in the command; only root can give a socket to another user")
 		}
 		if dir != "" {
 			if err := userdir.Check(dir, as); err != nil {

@@ -15,7 +15,7 @@ type Health struct {
 	Desired    int
 	MinHealthy int
 	Ready      int // number of processes that are available, which means ready for MinReady
-	Updated    int // number of processes in Ready that have the revision that the group wants or that a roll leads to
+	Updated    int // how many of the processes counted in Ready have the revision that the group wants, or to which a roll leads
 	Total      int // number of processes that exist, including those that are shutting down
 	Healthy    bool
 	GivenUp    bool // set if too many processes have failed; an operator has to restart the group

@@ -155,8 +155,8 @@ func TestAuto_ProcessThatSendsNoMessageIsReadyWhenProbesSucceed(t *testing.T) {
 	testkit.Equal(t, "state", m.State, lifecycle.Starting)
 }
 
-// A process that was taken for silent and then uses the lifecycle protocol is stopped by it.
-// Reports that it is still starting do not fail it.
+// A process that at first seems not to use the lifecycle protocol, and then does, is stopped
+// through the protocol. It may report that it is still starting, and is not failed for that.
 func TestAuto_ProcessThatUsesLifecycleProtocolLateIsStoppedByIt(t *testing.T) {
 	m := spawn(config(auto))
 	m.readinessFails(codes.Unavailable)

@@ -107,9 +107,10 @@ func (m *Machine) resumeShutdown(e Event) []Action {
 
 // onAck handles the answer to a call of Shutdown, or the error of that call.
 //
-// An acknowledgement moves the deadline from the grace period to MaxAt, unless the grace period is
-// enforced: a process that takes part is trusted to end by itself, and the end of the grace period
-// is only reported. A process that declines, or lacks the call, is stopped by signals.
+// A process that acknowledges the call is trusted to end by itself: its deadline moves from the end
+// of the grace period to MaxAt, and the end of the grace period is only reported. If the grace
+// period is enforced, the deadline does not move. A process that declines, or lacks the call, is
+// stopped by signals.
 func (m *Machine) onAck(e Event) []Action {
 	m.callPending = false
 	if m.phase != requesting {

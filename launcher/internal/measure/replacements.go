@@ -157,5 +157,5 @@ func (r *rolled) roll(ctx context.Context, m *launcher.Manager, name string) err
 			return nil
 		}
 	}
-	return fmt.Errorf("the events ended before the roll of %s", name)
+	return fmt.Errorf("the stream of events ended before the end of the roll of %s", name)
 }

@@ -36,7 +36,7 @@ func superseded(w io.Writer, rolls int) error {
 		cancel()
 		for n := range rolls {
 			if err := m.Restart(gone, g.Name, "measurement"); !errors.Is(err, context.Canceled) {
-				return fmt.Errorf("Restart with a context that has ended: %w", err)
+				return fmt.Errorf("call of Restart with a context that has ended: %w", err)
 			}
 			for left := n % g.Desired; left > 0; {
 				if e, ok := <-events; !ok {

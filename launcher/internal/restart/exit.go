@@ -59,8 +59,8 @@ func (e Exit) isLast() bool {
 // unhealthy, or it drained by itself.
 func (e Exit) isDraining() bool { return e.Stopped && !e.Unhealthy }
 
-// stoppedFromOutside reports whether the process was stopped from outside the group, so that it is
-// replaced whatever the policy.
+// stoppedFromOutside reports whether something other than the group stopped the process, such as a
+// user who has killed it. Such a process is replaced, whatever the policy says.
 func (e Exit) stoppedFromOutside() bool {
 	return e.Stopped && !e.Failed || e.Policy == spec.Never && e.isDraining() && e.WasReady
 }

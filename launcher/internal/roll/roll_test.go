@@ -171,7 +171,7 @@ func TestState_RollsBackIfReplacementFailsAndPolicyIsRollback(t *testing.T) {
 	w.expectLog(t, "0s new-3 has ended", "0s rolled back paused=false given up=0: failures of new instances in a row: 1")
 }
 
-func TestState_RollbackThatFailsPauses(t *testing.T) {
+func TestState_FailedRollbackPausesRoll(t *testing.T) {
 	w := begin(roll.Config{Desired: 1, OnFailure: roll.Rollback}, 1)
 	w.ends("old-1")
 	w.ends("new-2")

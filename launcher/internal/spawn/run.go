@@ -18,9 +18,9 @@ import (
 const ParentDeath = syscall.SIGKILL
 
 // Run runs a command of the launcher's own, such as a hook or a probe. When ctx ends, Run kills the
-// command with all that it has started, which the containment holds together; the error is then the
-// cause of ctx. It returns how the command has exited, and the last line that it has printed. An
-// exit code other than 0 is no error here.
+// command and every process that the command has started, and the error is the cause of ctx. It
+// returns how the command has exited, and the last line that it has printed. An exit code other
+// than 0 is no error here.
 //
 // Processes that the command has started and that still run when it exits are killed, too, even if
 // ctx has not ended: nothing of a hook runs when Run returns.

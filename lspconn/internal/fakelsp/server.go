@@ -136,7 +136,7 @@ func (s *Server) handle(m Message) (exit bool) {
 }
 
 // handleResponse handles the client's response to a request of this server. If a request of the
-// client waits for that response, handleResponse answers it.
+// client waits for that response, handleResponse answers that request.
 func (s *Server) handleResponse(m Message) {
 	s.mu.Lock()
 	delayed, ok := s.asked[string(m.ID)]

@@ -20,7 +20,7 @@ type step struct {
 	// belongs to ("old", "new" or "newer"), as in "ready old".
 	Event string   `json:"event"`
 	Scale []string `json:"scale,omitempty"` // decisions of the controllers in order: the numbers of old or new replicas that they set
-	Then  []counts `json:"then"`            // numbers of old, new and, in a trace with a third template, newer pods, when the controllers are idle again
+	Then  []counts `json:"then"`            // numbers of pods when the controllers are idle again: old, new and, in a trace with a third template, newer
 }
 
 // A counts has the numbers of pods that are starting, ready for too short a time, available, and
