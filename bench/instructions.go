@@ -49,10 +49,10 @@ func countable() []counted {
 		{what: "Read through an interface", repeat: reads(&zeros{})},
 		{what: "the same through a wrapper that checks ctx.Err()", repeat: reads(&checkingReader{cancellable(), &zeros{}})},
 		{what: "the same through a Reader", repeat: reads(ctxshutdown.NewReader(deep(0), &zeros{}))},
-		{what: "sync.WaitGroup: Go, 100 goroutines and a Wait", repeat: func(n int) { goWaitGroup(n * goBatch) }, large: true},
-		{what: "scope: Go, 100 goroutines and a stop", repeat: func(n int) { goScope(n * goBatch) }, large: true},
+		{what: "sync.WaitGroup: Go, 100 goroutines and a Wait", repeat: func(n int) { goWaitGroup(n*goBatch, goBatch) }, large: true},
+		{what: "scope: Go, 100 goroutines and a stop", repeat: func(n int) { goScope(n*goBatch, goBatch) }, large: true},
 		{what: "scope: Work, and a stop", repeat: endWork, large: true},
-		{what: "Group: Go, 100 goroutines and a Wait", repeat: func(n int) { goGroup(n * goBatch) }, large: true},
+		{what: "Group: Go, 100 goroutines and a Wait", repeat: func(n int) { goGroup(n*goBatch, goBatch) }, large: true},
 		{what: "HTTP/1.1 request for 2 bytes, client and server", repeat: exchanges((*http.Server).Serve), large: true},
 		{what: "the same, served by httpdrain", repeat: exchanges(drained), large: true},
 	}
