@@ -55,7 +55,7 @@ type job struct {
 
 type jobDetails struct {
 	offload completion         // the offload whose work the job is; nil for other jobs
-	guard   *ctxshutdown.Guard // the guard of the job, held until the job has finished, if the pool is traced
+	guard   *ctxshutdown.Guard // in a traced pool, the guard of the job, held until the job has finished
 	site    fmt.Stringer       // where the job was submitted, if the pool is traced
 }
 

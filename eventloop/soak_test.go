@@ -51,7 +51,8 @@ const (
 	afterRequest           // the node answers only when the request has ended, so the loop discards the answer
 )
 
-// raceLimit is the time limit of a node that answers atLimit.
+// raceLimit is the time limit of a node of the kind atLimit, which answers just when its time limit
+// ends.
 const raceLimit = 2 * time.Millisecond
 
 // plan returns how the two nodes of request n behave. In the scenario of time-outs, every other

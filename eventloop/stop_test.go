@@ -332,7 +332,7 @@ func TestStop_OfLoopNeverStartedTriggersShutdownHandle(t *testing.T) {
 // If two goroutines call Stop, the second call, too, returns only when the shutdown handle has been
 // triggered. In the test, a callback makes the second call as soon as the first one has changed the
 // state.
-func TestStop_SecondCallReturnsAfterShutdownHandleIsTriggered(t *testing.T) {
+func TestStop_SecondCallWaitsUntilShutdownHandleReportsStop(t *testing.T) {
 	for range 10 {
 		l := startLoop(t)
 		// The first call of Stop takes so long to cancel these timers that the second call begins

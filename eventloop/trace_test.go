@@ -138,9 +138,9 @@ func TestTrace_NamesUserLineAndStackOfBlockedFunction(t *testing.T) {
 	}
 }
 
-// A summary usually names the line of the oldest guard. While the loop runs in Run, it names the
-// line that has posted the running callback instead. It
-// does not name the lines that have called Run and New, although their guards are older.
+// A summary usually names the line that acquired the oldest guard. The calls of New and Run acquire
+// the oldest guards here. While Run runs the loop, the summary nevertheless names the line that has
+// posted the running callback.
 func TestTrace_SummaryNamesLineThatPostedRunningCallback(t *testing.T) {
 	l := eventloop.New(ctxshutdown.New(context.Background(), ctxshutdown.WithTrace()))
 	testkit.Equal(t, "error of Run", l.Run(context.Background(), func(context.Context) error {

@@ -47,7 +47,7 @@ func (s *stuck) inHook(context.Context) error                 { s.block(); retur
 func TestAbandonedError_HasStacksOfUserCodeEvenWithoutTracing(t *testing.T) {
 	functions := []string{"inF", "inGo", "inGroup", "inCallback", "inTimer", "inJob", "inOffload", "inHandler", "inHook"}
 	st := &stuck{release: make(chan struct{})}
-	st.begun.Add(len(functions) - 1) // the functions that begin before the stop: all except the pre-stop hook
+	st.begun.Add(len(functions) - 1) // all functions except the pre-stop hook begin before the stop
 	st.ended.Add(len(functions))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

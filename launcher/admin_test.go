@@ -132,7 +132,7 @@ func TestAdmin_RefusesInvalidGracePeriods(t *testing.T) {
 	testkit.Equal(t, "outcome", h.waitForEnd("web-1").Outcome, launcher.Clean)
 }
 
-// When a client cancels its call, a stop that the call has begun continues.
+// A call of a client can begin a stop. If the client then cancels the call, the stop continues.
 func TestAdmin_StopContinuesWhenClientCancelsCall(t *testing.T) {
 	h := launch(t, runners("web", 1, "--behavior", "slow-drain", "--drain-duration", "300ms")).ready()
 	to := h.admin()

@@ -20,9 +20,9 @@ type recorder struct {
 	untouched bool // this launcher has not written the state file yet: the file is still that of an earlier launcher
 
 	mu sync.Mutex
-	// expected is the state to write to the file while the guardian does not run yet: the state of
-	// the earlier launcher, plus the containment (a cgroup, or a mark in the environment) and the
-	// guardian that this launcher is about to create. Once the guardian runs, expected is nil.
+	// expected is what is written to the state file before the guardian runs: the state of the
+	// earlier launcher, and the guardian and the containment (a cgroup, or a mark in the
+	// environment) that this launcher is about to create. Once the guardian runs, expected is nil.
 	expected  *statefile.State
 	guardians []proc.Adoptable // guardians (see Config.Guardian) of earlier launchers that have not been ended
 }

@@ -34,7 +34,7 @@ func (m *Manager) Ready(ctx context.Context) error {
 		case <-m.scope.Done():
 			return fmt.Errorf("launcher: the launcher was stopped before its groups were ready: %w", context.Cause(m.scope))
 		case <-ctx.Done():
-			return fmt.Errorf("launcher: the wait for groups to be ready ended while these were not: %q: %w", waiting, context.Cause(ctx))
+			return fmt.Errorf("launcher: groups %q were not ready when the wait ended: %w", waiting, context.Cause(ctx))
 		}
 	}
 }

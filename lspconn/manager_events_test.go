@@ -55,7 +55,8 @@ func methods(g *inProcess) (all []string) {
 }
 
 // The messages that the function of WithOnRestart sends precede those of the callers of Conn. The
-// function is not called for the first start, nor for a connection that is in use.
+// function is not called for the first start of a server, nor if Conn returns a connection that
+// exists already.
 func TestWithOnRestart_IsCalledBeforeConnReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var restarted []string

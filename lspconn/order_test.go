@@ -272,8 +272,9 @@ func TestOnRequest_NotCalledIfCancelledJustBefore(t *testing.T) {
 }
 
 // A handler that does not return delays closing by a fifth of the deadline at most. After that
-// time, the connection answers the request of the handler with an error. It also takes the messages
-// that have waited behind that request: responses end their calls, and no other handler is called.
+// time, the connection answers the request of the handler with an error. It also processes the
+// messages that were queued behind that request: a response completes the call that it answers, and
+// a request or notification is not passed to a handler.
 // docs/internals/lspconn.md#deadline
 func TestClose_IsDelayedByBlockedHandlerForAtMostOneFifthOfDeadline(t *testing.T) {
 	var release chan struct{}

@@ -204,10 +204,11 @@ func (r *run) countMoment(m ctxkey.GuardEvent) bool {
 // In a real process, main could exit now, and work that this goroutine does after the release would
 // be lost.
 //
-// The check may need that goroutine, which may hold a lock, for example. So the delay ends as soon
-// as the goroutines of the bubble and of the scenario are blocked. It also ends after a number of
-// rounds, in case they poll. It waits by reading the stacks of all goroutines and not by a clock,
-// because reading them makes the scheduler run each goroutine, on slow machines too.
+// The delay consists of rounds. In each round, letCheckRunFirst reads the stacks of all goroutines,
+// which makes the scheduler run each of them, on slow machines too. A clock would not. The delay
+// ends as soon as the goroutines of the bubble and of the scenario are blocked: the check may need
+// the delayed goroutine, for example for a lock that it holds. It also ends after a number of
+// rounds, because a goroutine that polls is never blocked.
 func (r *run) letCheckRunFirst() {
 	// Do not delay the goroutine of the scenario: the check cannot run before the scenario has
 	// returned, so the delay would be useless.

@@ -83,8 +83,8 @@ func escapedInURLs(value string) []string {
 	}
 }
 
-// The replacers undo the escapes of the characters that JavaScript's encodeURIComponent and
-// encodeURI do not escape.
+// Go escapes some characters that JavaScript's encodeURIComponent and encodeURI leave as they are.
+// The replacers turn these escapes back into the characters.
 var (
 	unescapedByComponent = strings.NewReplacer("%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*")
 	unescapedByURI       = strings.NewReplacer("%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*",

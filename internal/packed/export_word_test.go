@@ -48,5 +48,5 @@ func (w Word) String() string {
 // String returns the word of n in the format of [Word.String].
 func (n *Node) String() string { return n.WordOf().String() }
 
-// WordOf returns the present value of the word of n, the number in which n counts guards.
+// WordOf returns the present value of the word of the node n, in which n counts its guards.
 func (n *Node) WordOf() Word { return Word(peek(&n.word)) }

@@ -386,8 +386,8 @@ func TestStripes_AcquireAndReleaseDoNotAllocate(t *testing.T) {
 	}), 0.0)
 }
 
-// While guards are counted on several counters (stripes), a guard that is released twice is not
-// noticed. Stop notices it, stops the node, and then panics.
+// While guards are counted on several counters (stripes), releasing a guard twice does not panic.
+// Only Stop detects the mistake: it stops the node, and then panics.
 func TestStop_PanicsIfStripesShowMoreReleasesThanAcquisitions(t *testing.T) {
 	for name, test := range map[string]struct {
 		added int64

@@ -26,8 +26,7 @@ var older struct {
 }
 
 // adopting is set once this program uses containments (groups of processes that are ended together)
-// that another program has started. Their members
-// can be older than this program.
+// that another program has started. Their members can be older than this program.
 var adopting atomic.Bool
 
 // processes returns the processes in /proc. It omits those that are older than this program if the

@@ -87,9 +87,10 @@ var (
 	rlimitType   = reflect.TypeFor[rlimit]()
 )
 
-// value reads a node into v, the field of a key.
+// value reads a node into v, the field of the struct that belongs to a key.
 //
-// For a key with a special form, forms has the reader. Otherwise the kind of the field decides.
+// If the map forms has an entry for the key, the function in that entry reads the node. Otherwise
+// the kind of the field decides how it is read.
 func (d *decoder) value(n *yaml.Node, at string, k *setting, v reflect.Value) {
 	if f, ok := forms[k.form]; ok {
 		d.formed(n, at, f, v)

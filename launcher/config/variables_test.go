@@ -127,8 +127,9 @@ func TestDirOf_FindsDirectoryEvenIfVariablesOfLauncherAreUnset(t *testing.T) {
 	}
 }
 
-// Variables of files are part of the configuration of a group: they are checked, printed by the
-// name of the file only, compared by a reload, and overridden by env.
+// The variables that a group takes from an env_file are part of its configuration: they are
+// checked, a reload compares them, and env overrides them. If the configuration is printed, it has
+// the name of the file instead of the variables.
 func TestLoad_VariablesOfEnvFilesBelongToConfigurationOfGroup(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

@@ -185,7 +185,7 @@ func explained(blocks []block, w io.Writer) error {
 			continue
 		}
 		if len(parts) != 3 {
-			errs = append(errs, fmt.Errorf("%s: cannot read %q: an entry has a line with the file, a line of code, and a reason", notes, entry))
+			errs = append(errs, fmt.Errorf("%s: cannot read %q: an entry has at least three lines: the name of the file, the line of code, and the reason", notes, entry))
 			continue
 		}
 		file, code, reason := parts[0], strings.TrimSpace(parts[1]), strings.Join(strings.Fields(parts[2]), " ")

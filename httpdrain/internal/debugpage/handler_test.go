@@ -78,7 +78,7 @@ func TestHandler_EscapesNames(t *testing.T) {
 
 // The policy permits exactly the page's style and script, by their hashes, and the page contains
 // nothing else.
-func TestHandler_PolicyPermitsOnlyStyleAndScriptOfPage(t *testing.T) {
+func TestHandler_CSPPermitsOnlyStyleAndScriptOfPage(t *testing.T) {
 	h := debugpage.New(ctxshutdown.New(context.Background()), nil, debugpage.Options{LocalOnly: true})
 	w := get(h, "/debug/shutdown")
 	page := w.Body.String()

@@ -5,7 +5,7 @@ import "encoding/binary"
 // Preface is what an HTTP/2 client sends first.
 const Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// Types and flags of HTTP/2 frames, an error code, and the largest stream.
+// Types and flags of HTTP/2 frames, an error code, and the highest number that a stream can have.
 const (
 	FrameHeaders      = 1
 	FramePushPromise  = 5

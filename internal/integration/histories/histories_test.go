@@ -173,11 +173,11 @@ func (r *recorder) record(call int64, events ...event) {
 	}
 }
 
-// acquisition returns the events of acquiring a guard of the scope that the argument at names. The
-// guard is counted on that scope and on each scope above it.
-func acquisition(at int) (events []event) {
-	for ; at >= 0; at = parents[at] {
-		events = append(events, event{kind: count, scope: at}, event{kind: returns, scope: at})
+// acquisition returns the events of acquiring a guard of the scope. The guard is counted on that
+// scope and on each scope above it.
+func acquisition(scope int) (events []event) {
+	for ; scope >= 0; scope = parents[scope] {
+		events = append(events, event{kind: count, scope: scope}, event{kind: returns, scope: scope})
 	}
 	return events
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/swansong-go/swansong/launcher/config"
 )
 
-// recoverCommand returns the command recover. It prints what was found even if something has failed
-// afterwards: the processes exist in any case.
+// recoverCommand returns the command recover. It prints what was found even if a later step fails:
+// the processes exist in any case.
 //
 // It does not talk to a launcher, and works only while none runs: launcher.Recover takes the lock
-// of the directory. The configuration file is checked as the command run does it, because
-// the next launcher will use it. But a pipe is refused: what recover would read from it would be
-// lost to the next launcher.
+// of the directory. The configuration file is checked in the same way as by "launcher run", because
+// the next launcher will use it. But a file that is a pipe is refused: what recover would read from
+// it would be lost to the next launcher.
 func recoverCommand(at *place) *cobra.Command {
 	var dry, asJSON bool
 	cmd := &cobra.Command{

@@ -202,8 +202,9 @@ process_groups:
 `)
 		d := s.startReady()
 		d.waitForStatus("up", func(status) bool { _, err := os.Stat(filepath.Join(s.dir, "up")); return err == nil })
-		// The replaced program hands over SIGTERM (15) and SIGINT (2). SIGTERM stops the new one.
-		// It must then ignore SIGINT: a second stop signal would make it kill its processes.
+		// The replaced program has received SIGTERM (15) and SIGINT (2) and forwards both to the
+		// new one. SIGTERM stops the new program. It must then ignore SIGINT, which would be a
+		// second stop signal and make it kill its processes.
 		s.run("upgrade", "-f", s.file(), s.liar("SWANSONG_UPGRADE_SIGNALS=15,2 exec "+command+" "+args))
 		testkit.Equal(t, "exit code after "+args, d.ends(), 0)
 		if log := d.log(); strings.Contains(log, "FORCED") || strings.Contains(log, "KILLED") {

@@ -15,7 +15,7 @@ type Health struct {
 	Desired    int
 	MinHealthy int
 	Ready      int // number of processes that are available, which means ready for MinReady
-	Updated    int // how many of the processes counted in Ready have the revision that the group wants, or to which a roll leads
+	Updated    int // how many of the processes counted in Ready have the wanted revision: that to which the roll leads or, without a roll, that of the group
 	Total      int // number of processes that exist, including those that are shutting down
 	Healthy    bool
 	GivenUp    bool // set if too many processes have failed; an operator has to restart the group

@@ -267,9 +267,9 @@ func DismissPrevious(pipe *os.File) {
 // watch starts another guardian whenever the guardian ends, until ctx ends. It runs on one
 // goroutine, from Start to Dismiss. Only it changes proc and self, so it reads them without mu.
 //
-// The containment (mark in its environment) of the new guardian is written to the state file before
-// the guardian is started: if the launcher died in between, the next one would not find a guardian
-// that is in no file.
+// The new guardian has a mark in its environment, by which it is found. The mark is written to the
+// state file before the guardian is started. Otherwise, if the launcher died in between, the next
+// launcher could not find the guardian.
 func (g *Guardian) watch(ctx context.Context) {
 	defer close(g.ended)
 	for {

@@ -56,10 +56,10 @@ type View struct {
 
 // A census counts instances by version.
 type census struct {
-	exist     [2]int // numbers of instances in any state
-	live      [2]int // numbers of instances that are not stopping
-	usable    [2]int // numbers of instances that are neither stopping nor unhealthy
-	available [2]int // numbers of instances that have been ready for MinReady
+	exist     [2]int // how many instances exist, in any state
+	live      [2]int // how many are not stopping
+	usable    [2]int // how many are neither stopping nor unhealthy
+	available [2]int // how many have been ready for MinReady
 }
 
 func count(c Config, v View) (n census) {

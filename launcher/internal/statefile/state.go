@@ -91,8 +91,8 @@ type Socket struct {
 	Inode   uint64      `json:"inode"`
 	Address string      `json:"address"` // the actual address, with the port and the IP address that Listen may leave open
 
-	// ReservedFor is the listener in the configuration of the group that takes over this socket, or
-	// nil if no listener does. It is not written to the file.
+	// ReservedFor is the listener that takes over this socket, as the configuration of the group
+	// describes it; nil if no listener takes it over. It is not written to the file.
 	ReservedFor *spec.Listen `json:"-"`
 }
 

@@ -186,10 +186,9 @@ func (c *Connection) SetPort(port int32) error {
 }
 
 // IsServed reports whether something listens on the unix socket of the process. It answers at once,
-// also during the back-off of the connection. By it the launcher learns whether a process of
-// a group with "protocol: auto" uses the lifecycle protocol, without a call that would wait until
-// there is a connection. A process that serves
-// over TCP has no such socket, and IsServed is false.
+// also during the back-off of the connection. By it the launcher learns whether a process of a
+// group with "protocol: auto" uses the lifecycle protocol, without a call that would wait until
+// there is a connection. A process that serves over TCP has no such socket, and IsServed is false.
 func (c *Connection) IsServed() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.Poll)
 	defer cancel()
