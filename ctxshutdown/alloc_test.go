@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/swansong-go/swansong/ctxshutdown"
@@ -154,5 +155,22 @@ func TestWithCancel_AllocatesAtMostTwice(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// If the compiler inlines Seq into a range loop, the loop allocates nothing. See
+// docs/internals/core.md#cost-of-go.
+func TestSeq_IsInlinedWithKnownSequence(t *testing.T) {
+	s, numbers, sum := ctxshutdown.New(t.Context()), []int{1, 2, 3}, 0
+	n := testing.AllocsPerRun(1000, func() {
+		for v := range ctxshutdown.Seq(s, slices.Values(numbers)) {
+			sum += v
+		}
+		for i, v := range ctxshutdown.Seq2(s, slices.All(numbers)) {
+			sum += i + v
+		}
+	})
+	if n != 0 || sum == 0 {
+		t.Errorf("%v allocations, want 0; the sum is %d", n, sum)
 	}
 }

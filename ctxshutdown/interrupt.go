@@ -92,7 +92,7 @@ func checkContext(ctx context.Context) {
 	}
 }
 
-// panicIf panics with text if an argument is wrong. The caller passes the condition.
+// panicIf panics with text if wrong is true. It is for the checks of arguments.
 func panicIf(wrong bool, text string) {
 	if wrong {
 		panic(text)

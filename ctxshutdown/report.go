@@ -8,8 +8,8 @@ package ctxshutdown
 //	Requests   HTTP requests by method, route and client
 //	Summary    one sentence in ordinary words, for people who do not know what a guard is
 //
-// For an untraced scope, the only source is its number of guards. A package of this module that
-// creates a scope can add what the guards stand for; see ctxkey.WorkDescriber. For a traced scope,
+// For an untraced scope, a report has the number of guards and, if a package of this module has
+// created the scope, what the guards stand for; see ctxkey.WorkDescriber. For a traced scope,
 // there is also a record of each guard; see trace.go.
 //
 // The scopes keep running while a report is made. So the numbers of different scopes do not belong

@@ -13,8 +13,8 @@ package ctxshutdown
 // is complete has no records. No decision about a drain is made from the records.
 //
 // The lock of a scopeTrace is held for a few loads and stores, for the copy that a report makes,
-// and while add walks the stack above another package of this module. No function of the user and
-// no logger is called under the lock.
+// while isInLibrary looks up a function for the first time, and while add walks the stack above
+// another package of this module. No function of the user and no logger is called under the lock.
 
 import (
 	"context"

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Phase says how far the end of a process has got. It only changes to a later phase.
+// A Phase is a part of the life of a process. A process only goes on to a later phase.
 type Phase int
 
 const (
@@ -16,11 +16,11 @@ const (
 	Exit                  // all work has drained or was abandoned, and Run returns
 )
 
-func (r Phase) String() string {
-	if r < Serving || r > Exit {
+func (p Phase) String() string {
+	if p < Serving || p > Exit {
 		return "Phase(?)"
 	}
-	return [...]string{"Serving", "LameDuck", "Soft", "Hard", "Exit"}[r]
+	return [...]string{"Serving", "LameDuck", "Soft", "Hard", "Exit"}[p]
 }
 
 // Status is the current phase of a process, together with when and why the phase began.

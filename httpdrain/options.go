@@ -93,8 +93,8 @@ func KeepInLameDuck() Option {
 	return option(func(o *options) { o.keepInLameDuck = true })
 }
 
-// WithRetryAfter makes the server refuse requests that arrive long after the stop: later than the
-// time that [WithLinger] sets. The response has the status 503, Connection: close, and a
+// WithRetryAfter makes the server refuse each request that arrives later after the stop than the
+// linger; see [WithLinger]. The response has the status 503, Connection: close, and a
 // Retry-After of d in whole seconds, rounded up. Use this option if a load balancer sends a refused
 // request to another server. d is from 1 second to 24 hours.
 func WithRetryAfter(d time.Duration) Option {

@@ -129,7 +129,7 @@ func TestJob_ReportsFinishedProcesses(t *testing.T) {
 	message("message while they run", "")
 	for n, want := range []string{
 		"1 of 2 has finished, with a failure; with restart policy never it is started again only on request",
-		"completed: all 2 have finished, 2 of them with a failure; with restart policy never they are started again only on request",
+		"completed: all 2 processes have finished, 2 of them with a failure; with restart policy never they are started again only on request",
 	} {
 		id := fmt.Sprintf("job-%d", n+1)
 		kill(t, h.running("job")[0].PID)
@@ -212,7 +212,7 @@ func TestJob_RunsAgainOnRestartAndReload(t *testing.T) {
 			ran("reload", "a\na\na\na\nb\nb\n")
 			health, _ := h.GroupHealth("job")
 			testkit.Equal(t, "desired", health.Desired, 0)
-			if want := "completed: all 2 have finished; with restart policy " + string(policy); !strings.HasPrefix(health.Message, want) {
+			if want := "completed: all 2 processes have finished; with restart policy " + string(policy); !strings.HasPrefix(health.Message, want) {
 				t.Errorf("message is %q, want prefix %q", health.Message, want)
 			}
 			testkit.Equal(t, "rolls", h.count(launcher.RollBegun), 0)

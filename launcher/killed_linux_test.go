@@ -845,7 +845,7 @@ func TestLauncherDeath_FinishedJobIsNotRunAgain(t *testing.T) {
 		next    string // id of the process that the next launcher starts; empty if it starts none
 		message string // expected message of the group; empty if the next launcher starts a process
 	}{
-		"all":                  {done, done, "nothing", "", "completed: all 2 have finished" + policy},
+		"all":                  {done, done, "nothing", "", "completed: all 2 processes have finished" + policy},
 		"one of two":           {kept(runners("job", 2)), kept(runners("job", 2)), "kill one", "", "1 of 2 has finished, with a failure" + one},
 		"one, scaled down":     {kept(runners("job", 2)), kept(runners("job", 2)), "scale down, and kill one", "", "completed: the process has finished, with a failure" + one + "; an operator has scaled the group down by 1 from desired_instances (2)"},
 		"of another command":   {done, other, "nothing", "job-3", ""},

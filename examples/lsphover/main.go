@@ -14,18 +14,16 @@ import (
 )
 
 type object map[string]any
-type position struct{ Line, Character int } // both from 0, in bytes
 type change struct{ Edits []edit }
 type edit struct {
-	Range   struct{ Start, End position }
+	Range   struct{ Start, End struct{ Line, Character int } } // counted from 0, in bytes
 	NewText string
 }
 
 func main() {
 	ctx, text := context.Background(), "package main\n\nfunc main() { println(os.Args) }\n"
 	conn, err := lspconn.Start(ctx, lspconn.Server{
-		Command: []string{"gopls"},
-		Initialize: json.RawMessage(`{"capabilities": {"general": {"positionEncodings": ["utf-8"]}, "window": {"workDoneProgress": true},
+		Command: []string{"gopls"}, Initialize: json.RawMessage(`{"capabilities": {"general": {"positionEncodings": ["utf-8"]}, "window": {"workDoneProgress": true},
 			"workspace": {"didChangeWatchedFiles": {"dynamicRegistration": true}, "applyEdit": true, "workspaceEdit": {"documentChanges": true}}}}`),
 		OnNotify: func(_ context.Context, method string, params json.RawMessage) { fmt.Println(method, string(params)) }, // such as $/progress
 		OnRequest: func(_ context.Context, method string, params json.RawMessage) (any, error) {
@@ -35,9 +33,11 @@ func main() {
 			var request struct{ Edit map[string][]change }
 			err := json.Unmarshal(params, &request)
 			lines := strings.SplitAfter(text, "\n")
-			offset := func(p position) int { return len(strings.Join(lines[:p.Line], "")) + p.Character }
-			for _, e := range slices.Backward(request.Edit["documentChanges"][0].Edits) {
-				text = text[:offset(e.Range.Start)] + e.NewText + text[offset(e.Range.End):]
+			offset := func(p struct{ Line, Character int }) int { return len(strings.Join(lines[:p.Line], "")) + p.Character }
+			for _, change := range request.Edit["documentChanges"] { // main.go is the only document
+				for _, e := range slices.Backward(change.Edits) { // an edit moves the places of those behind it
+					text = text[:offset(e.Range.Start)] + e.NewText + text[offset(e.Range.End):]
+				}
 			}
 			return object{"applied": err == nil}, err
 		},
@@ -47,11 +47,11 @@ func main() {
 	}
 	doc := object{"uri": "file:///main.go", "languageId": "go", "version": 1, "text": text}
 	lspconn.Notify(ctx, conn, "textDocument/didOpen", object{"textDocument": doc})
-	at := object{"textDocument": doc, "position": position{2, 15}}
+	at := object{"textDocument": doc, "position": object{"line": 2, "character": 15}}
 	hover, hoverErr := lspconn.Call[struct{ Contents struct{ Value string } }](ctx, conn, "textDocument/hover", at)
 	add := object{"command": "gopls.add_import", "arguments": []object{{"URI": doc["uri"], "ImportPath": "os"}}}
 	_, editErr := lspconn.Call[any](ctx, conn, "workspace/executeCommand", add)
-	_, closeErr := conn.Close(ctx)
+	_, closeErr := conn.Close(ctx) // afterwards, no handler uses text
 	fmt.Printf("%s\n%s", hover.Contents.Value, text)
 	if err := errors.Join(hoverErr, editErr, closeErr); err != nil {
 		log.Fatal(err)

@@ -61,11 +61,16 @@ func openForDir(name string) (*os.File, error) {
 // unreadable returns the error of a file that cannot be read. It wraps the error of the file
 // system.
 func unreadable(file string, err error) error {
-	cause := err
+	return &locatedError{&Error{File: file, Rule: fmt.Sprintf("cannot be read: %v", withoutPath(err))}, err}
+}
+
+// withoutPath returns the error in a [fs.PathError], or err if it is another error. It is for
+// messages that begin with the path.
+func withoutPath(err error) error {
 	if e := (*fs.PathError)(nil); errors.As(err, &e) {
-		cause = e.Err
+		return e.Err
 	}
-	return &locatedError{&Error{File: file, Rule: fmt.Sprintf("cannot be read: %v", cause)}, err}
+	return err
 }
 
 // document reads the text into c. It returns false if the text is not exactly one YAML document

@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -49,7 +48,7 @@ func (k *checker) readEnvFile(name string) (variables [][2]string, errs []error)
 	}
 	f, err := k.open(name)
 	if err != nil {
-		return fail("cannot be read: %w", errors.Unwrap(err))
+		return fail("cannot be read: %w", withoutPath(err))
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxEnvFile+1))

@@ -20,9 +20,9 @@ type Source struct {
 // LoadSource is like [Load], and also returns the Source.
 func LoadSource(file string) (*Config, *Source, error) { return LoadSourceFunc(file, os.Open) }
 
-// LoadSourceFunc is like [LoadSource], and opens the file, and each file of env_file, by the
-// function open, whose errors are as those of [os.Open]. So a program can say which file it waits
-// for, if that is a pipe.
+// LoadSourceFunc is like [LoadSource], but calls open, instead of [os.Open], to open the file and
+// each file of env_file. So a program can say which file it waits for, if that is a pipe. open must
+// not be nil.
 func LoadSourceFunc(file string, open func(name string) (*os.File, error)) (*Config, *Source, error) {
 	return load(file, open)
 }

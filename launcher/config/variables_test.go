@@ -2,6 +2,8 @@ package config_test
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -194,5 +196,30 @@ func TestLoad_VariablesOfEnvFilesBelongToConfigurationOfGroup(t *testing.T) {
 	os.Remove(filepath.Join(dir, "b.env"))
 	if _, err := config.Load(file); err == nil || !strings.HasSuffix(err.Error(), "b.env cannot be read: no such file or directory") {
 		t.Errorf("a missing file: %v", err)
+	}
+}
+
+// An error of the function that opens the files is part of the message, whatever its type.
+func TestLoadSourceFunc_ReportsErrorsOfOpen(t *testing.T) {
+	dir := t.TempDir()
+	file, env := filepath.Join(dir, "f.yaml"), filepath.Join(dir, "a.env")
+	if err := os.WriteFile(file, []byte("process_groups: [{name: kv, command: sleep, env_file: ["+env+"]}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	errAccess := errors.New("no access")
+	for want, err := range map[string]error{
+		"no access":         errAccess,
+		"vault: no access":  fmt.Errorf("vault: %w", errAccess),
+		"permission denied": &fs.PathError{Op: "open", Path: env, Err: fs.ErrPermission},
+	} {
+		_, _, got := config.LoadSourceFunc(file, func(name string) (*os.File, error) {
+			if name == env {
+				return nil, err
+			}
+			return os.Open(name)
+		})
+		if want = env + " cannot be read: " + want; got == nil || !strings.Contains(got.Error(), want) {
+			t.Errorf("the error is %v, want one that contains %q", got, want)
+		}
 	}
 }

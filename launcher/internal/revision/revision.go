@@ -102,7 +102,7 @@ func (s Shortfall) Message(desired int, cfg spec.Group) string {
 	case desired == 0 && s.Finished == 1:
 		text = "the process has finished"
 	case desired == 0:
-		text = fmt.Sprintf("all %d have finished", s.Finished)
+		text = fmt.Sprintf("all %d processes have finished", s.Finished)
 	}
 	if cfg.Job && desired == 0 {
 		text = "completed: " + text
