@@ -170,7 +170,8 @@ func TestSeq_IsInlinedWithKnownSequence(t *testing.T) {
 			sum += i + v
 		}
 	})
-	if n != 0 || sum == 0 {
+	// The counters of the coverage make Seq too large to be inlined.
+	if n != 0 && testing.CoverMode() == "" || sum == 0 {
 		t.Errorf("%v allocations, want 0; the sum is %d", n, sum)
 	}
 }
