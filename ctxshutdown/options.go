@@ -87,6 +87,7 @@ func WithLogger(l *slog.Logger) Option {
 func (s *Swansong) configure(up *Swansong, opts []Option) {
 	var o options
 	if up == nil {
+		// Without this condition, ParseBool would allocate an error in every New.
 		if v := os.Getenv("CTXSHUTDOWN_TRACE"); v != "" {
 			o.traced, _ = strconv.ParseBool(v)
 		}

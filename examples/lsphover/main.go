@@ -34,12 +34,12 @@ func main() {
 			err := json.Unmarshal(params, &request)
 			lines := strings.SplitAfter(text, "\n")
 			offset := func(p struct{ Line, Character int }) int { return len(strings.Join(lines[:p.Line], "")) + p.Character }
-			for _, change := range request.Edit["documentChanges"] { // main.go is the only document
-				for _, e := range slices.Backward(change.Edits) { // an edit moves the places of those behind it
+			for _, c := range request.Edit["documentChanges"] { // main.go is the only document
+				for _, e := range slices.Backward(c.Edits) { // the last edit first, because an edit moves the text behind it
 					text = text[:offset(e.Range.Start)] + e.NewText + text[offset(e.Range.End):]
 				}
 			}
-			return object{"applied": err == nil}, err
+			return object{"applied": len(request.Edit["documentChanges"]) > 0}, err
 		},
 	})
 	if err != nil {

@@ -111,7 +111,7 @@ func enable(cgroup string, controllers []string) error {
 		if err := control(cgroup, "-", on); err != nil {
 			return err
 		}
-		// each controller once
+		// a controller can be in both lists
 		both := slices.Compact(slices.Sorted(slices.Values(slices.Concat(on, controllers))))
 		err := moveAndEnable(cgroup, both)
 		if err == nil {

@@ -64,10 +64,11 @@ func unreadable(file string, err error) error {
 	return &locatedError{&Error{File: file, Rule: fmt.Sprintf("cannot be read: %v", withoutPath(err))}, err}
 }
 
-// withoutPath returns the error in a [fs.PathError], or err if it is another error. It is for
-// messages that begin with the path.
+// withoutPath returns the error in err if err is a [fs.PathError], and otherwise err. It is for
+// messages that begin with the path. It does not look for a PathError that err wraps: the text
+// around it must not be lost.
 func withoutPath(err error) error {
-	if e := (*fs.PathError)(nil); errors.As(err, &e) {
+	if e, ok := err.(*fs.PathError); ok {
 		return e.Err
 	}
 	return err

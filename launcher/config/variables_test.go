@@ -207,10 +207,12 @@ func TestLoadSourceFunc_ReportsErrorsOfOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	errAccess := errors.New("no access")
+	denied := &fs.PathError{Op: "open", Path: env, Err: fs.ErrPermission}
 	for want, err := range map[string]error{
-		"no access":         errAccess,
-		"vault: no access":  fmt.Errorf("vault: %w", errAccess),
-		"permission denied": &fs.PathError{Op: "open", Path: env, Err: fs.ErrPermission},
+		"vault: " + denied.Error(): fmt.Errorf("vault: %w", denied),
+		"no access":                errAccess,
+		"vault: no access":         fmt.Errorf("vault: %w", errAccess),
+		"permission denied":        denied,
 	} {
 		_, _, got := config.LoadSourceFunc(file, func(name string) (*os.File, error) {
 			if name == env {
