@@ -20,6 +20,9 @@ type baseline struct {
 	overlay string // the file of the overlay, which many mutants may share; "" for the code as it is
 }
 
+// baselineTimeout is the time limit of a test without a mutant.
+const baselineTimeout = 2 * time.Minute
+
 // checkBaseline checks that the named test exists and passes while no mutant is chosen. If the test
 // fails without a mutant, or does not run, its failure with the mutant proves nothing. It returns
 // an outcome without a verdict if all is well. Mutants with the same baseline share one check.
@@ -43,7 +46,7 @@ func (r *runner) checkBaseline(b baseline) outcome {
 			if b.overlay != "" {
 				chosen = noMutant
 			}
-			res := r.runTest(b.testCommand, program, chosen)
+			res := r.runTest(b.testCommand, 1, baselineTimeout, program, chosen)
 			switch {
 			case !res.passed:
 				return outcome{verdict: badBaseline, detail: fmt.Sprintf("%s %s fails without the mutant", b.pkg, b.run), output: res.output}
@@ -60,9 +63,9 @@ func (r *runner) checkBaseline(b baseline) outcome {
 
 // command returns the command that runs the test in a program, in the way of go test. chosen is the
 // name of a mutant in the program, or [noMutant], or "" if the program has none to choose.
-func (r *runner) command(t testCommand, program, chosen string) *exec.Cmd {
-	args := []string{"-test.v=test2json", "-test.paniconexit0", "-test.failfast", "-test.count=1",
-		"-test.timeout=" + t.timeout.String(), "-test.run=" + t.run}
+func (r *runner) command(t testCommand, count int, timeout time.Duration, program, chosen string) *exec.Cmd {
+	args := []string{"-test.v=test2json", "-test.paniconexit0", "-test.failfast", fmt.Sprint("-test.count=", count),
+		"-test.timeout=" + timeout.String(), "-test.run=" + t.run}
 	_, runFlags := t.splitFlags()
 	for _, f := range runFlags {
 		args = append(args, "-test."+strings.TrimLeft(f, "-"))
@@ -129,11 +132,12 @@ type result struct {
 	took             time.Duration
 }
 
-// runTest runs the test in a program. For the parameter chosen, see command.
-func (r *runner) runTest(t testCommand, program, chosen string) (res result) {
+// runTest runs the test in a program count times, or until it fails. For the parameter chosen, see
+// command.
+func (r *runner) runTest(t testCommand, count int, timeout time.Duration, program, chosen string) (res result) {
 	r.runs <- struct{}{}
 	defer func() { <-r.runs }()
-	cmd := r.command(t, program, chosen)
+	cmd := r.command(t, count, timeout, program, chosen)
 	inGroup(cmd)
 	start := time.Now()
 	out, err := runWithFile(cmd, r.temp)

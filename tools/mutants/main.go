@@ -214,13 +214,13 @@ func (r *runner) try(m *mutant) outcome {
 	if m.decided != nil {
 		return *m.decided
 	}
-	t := m.testCommand
+	timeout := m.timeout
 	if m.shared {
 		shared := baseline{m.testCommand, r.sharedOverlay()}
 		if o := r.checkBaseline(shared); o.verdict == "" {
-			t.timeout = shorter(m.timeout, o.took)
+			timeout = m.limit(o.took)
 			program, _ := r.program(shared)
-			if res := r.runTest(t, program, m.name); res.finished && !res.passed {
+			if res := r.runTest(m.testCommand, m.count, timeout, program, m.name); res.finished && !res.passed {
 				return outcome{killed, res.reason(), res.output, res.took}
 			}
 		}
@@ -230,14 +230,14 @@ func (r *runner) try(m *mutant) outcome {
 		if o.verdict != "" {
 			return o
 		}
-		t.timeout = shorter(m.timeout, o.took)
+		timeout = m.limit(o.took)
 	}
 	r.alone.Add(1)
 	program, complaint := r.program(baseline{m.testCommand, m.overlay + ".json"})
 	if program == "" {
 		return outcome{verdict: doesNotBuild, detail: m.reason, output: complaint}
 	}
-	res := r.runTest(t, program, "")
+	res := r.runTest(m.testCommand, m.count, timeout, program, "")
 	os.Remove(program) // do not keep the programs of all mutants, which would need gigabytes
 	switch {
 	case !res.finished:
@@ -249,9 +249,10 @@ func (r *runner) try(m *mutant) outcome {
 	}
 }
 
-// shorter returns the time limit for a test with a mutant: the limit in the table, or less if the
+// limit returns the time limit for the test with the mutant: the limit in the table, or less if the
 // test took little time without the mutant. Many mutants make their test hang, so the limit is as
-// short as possible. It is long enough that a slow test is not taken for one that hangs.
-func shorter(timeout, took time.Duration) time.Duration {
-	return min(timeout, 5*time.Second+20*took)
+// short as possible. It is long enough that a slow test is not taken for one that hangs: without
+// the mutant, the test ran on the same busy machine.
+func (m *mutant) limit(took time.Duration) time.Duration {
+	return min(m.timeout, 3*time.Second+4*took*time.Duration(m.count))
 }

@@ -193,6 +193,7 @@ const (
 func TestRun_ReportsVerdictOfEachMutant(t *testing.T) {
 	abs, half := "# Abs loses its sign\ntest: TestAbs_OfNegativeNumber\n", "# Half is the whole\ntest: TestHalf_DoesNotPanic\n"
 	called := "in: func Called\n-func Called() int { return 2 }\n+func Called() int { "
+	second := "if text == `set` { return 3 }; text = `set`; return 2 }\n" // wrong in the second call
 	tests := []struct {
 		entry
 		want string
@@ -203,7 +204,8 @@ func TestRun_ReportsVerdictOfEachMutant(t *testing.T) {
 		{inO("shared-fails", "# x\ntest: TestCalled_Returns2\n"+called+"return 3 }\n"), "killed: TestCalled_Returns2 fails"},
 		{inO("shared-panics", "# x\ntest: TestCalled_Returns2\n"+called+"panic(3) }\n"), "killed: TestCalled_Returns2 panics"},
 		{inO("shared-hangs", "# x\ntest: TestCalled_Returns2\ntimeout: 1s\n"+called+"for {} }\n"), "killed: TestCalled_Returns2 times out"},
-		{inO("shared-with-flag", "# x\ntest: TestCalled_Returns2\nflags: -count=2\n"+called+"return 3 }\n"), "killed: TestCalled_Returns2 fails"},
+		{inO("count-1", "# x\ntest: TestCalled_Returns2\n"+called+second), "SURVIVED: x"},
+		{inO("count-2", "# x\ntest: TestCalled_Returns2\ncount: 2\n"+called+second), "killed: TestCalled_Returns2 fails"},
 		{inO("shared-survives", "# x\n# y\ntest: TestInlined_Returns1\n"+called+"return 3 }\n"), "SURVIVED: x"},
 		{inO("inlined", "# x\ntest: TestInlined_Returns1\nin: func Inlined\n-func Inlined() int { return 1 }\n+func Inlined() int { return 3 }\n"), "killed: TestInlined_Returns1 fails"},
 		{inN("survives", half+whole), "SURVIVED: Half is the whole"},
@@ -242,7 +244,7 @@ func TestRun_ReportsVerdictOfEachMutant(t *testing.T) {
 			t.Errorf("%s: no line of the report says %q", tt.name, tt.want)
 		}
 	}
-	if want := "mutants: 8 killed, 15 not killed, 0 skipped"; !strings.Contains(out.String(), want) {
+	if want := "mutants: 8 killed, 16 not killed, 0 skipped"; !strings.Contains(out.String(), want) {
 		t.Errorf("the summary does not contain %q", want)
 	}
 	if t.Failed() {
@@ -315,6 +317,8 @@ func TestParseTable_ReportsErrors(t *testing.T) {
 		{"package: ./n\nmutant: a\n# x\n" + noSign, "t.txt:2: a: the entry has no test; "},
 		{"package: ./n\nmutant: a\n# x\ntest: T\n", "t.txt:2: a: the entry has no edit; "},
 		{"package: ./n\nmutant: a\n# x\nflag: -race\n", `t.txt:4: a: unknown key "flag"; `},
+		{"package: ./n\nmutant: a\n# x\ncount: often\n", `t.txt:4: a: count is "often"; it must be `},
+		{"package: ./n\nmutant: a\n# x\ncount: 0\n", `t.txt:4: a: count is "0"; it must be `},
 		{"package: ./n\nmutant: a\n# x\ntimeout: soon\n", `t.txt:4: a: time: invalid duration "soon"`},
 		{"package: ./n\nmutant: a\n# x\ntest: T\nin: Abs\n", `t.txt:5: a: cannot read "Abs"; `},
 		{"package: ./n\nmutant: a\n# x\ntest: T\nin: func Abs\n return x\n", "t.txt:5: a: the edit changes nothing; "},

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -14,7 +15,6 @@ import (
 // run that shows that the test passes without them.
 type testCommand struct {
 	pkg, run, flags string // pkg is the folder of the package, relative to the root, such as ./eventloop
-	timeout         time.Duration
 }
 
 // A mutant is one entry of a table: a way to break the code, and the test that must notice.
@@ -22,10 +22,12 @@ type mutant struct {
 	name   string
 	reason string // what is broken, in one line
 	testCommand
-	table string // base name of the table's file
-	line  int    // line of the table on which the entry starts
-	dir   string // folder of the package that is broken, relative to the root
-	edits []edit
+	count   int           // how often to run the test, until it fails
+	timeout time.Duration // limit for all runs together
+	table   string        // base name of the table's file
+	line    int           // line of the table on which the entry starts
+	dir     string        // folder of the package that is broken, relative to the root
+	edits   []edit
 
 	overlay string   // folder that holds the changed copies of the files
 	files   []string // names of the changed files, relative to the root; their copies have the same names relative to overlay
@@ -148,8 +150,7 @@ func (p *tableParser) parseLine(line string) error {
 		return errors.New("the table must begin with package: ./folder")
 	case key == "mutant":
 		p.endEntry()
-		p.m = &mutant{name: value, table: p.table, line: p.number, dir: p.dir}
-		p.m.timeout = time.Minute
+		p.m = &mutant{name: value, count: 1, timeout: time.Minute, table: p.table, line: p.number, dir: p.dir}
 		if strings.ContainsAny(value, " \t/*?[") {
 			return errors.New("a name is one word, without /, *, ? and [")
 		}
@@ -170,6 +171,10 @@ func (p *tableParser) parseField(key, value string) (err error) {
 		}
 	case "flags":
 		p.m.flags = value
+	case "count":
+		if p.m.count, err = strconv.Atoi(value); err != nil || p.m.count < 1 {
+			return fmt.Errorf("count is %q; it must be a number of runs, at least 1", value)
+		}
 	case "timeout":
 		p.m.timeout, err = time.ParseDuration(value)
 	case "in":
@@ -179,7 +184,7 @@ func (p *tableParser) parseField(key, value string) (err error) {
 			return fmt.Errorf("cannot read %q; the key in takes one of: func Name, func (*T).Name, type T, const C, var V, file name", value)
 		}
 	default:
-		return fmt.Errorf("unknown key %q; an entry has test, flags, timeout and in", key)
+		return fmt.Errorf("unknown key %q; an entry has test, flags, count, timeout and in", key)
 	}
 	return err
 }
