@@ -45,6 +45,12 @@ func interruptRows() []row {
 	}
 	rs = append(rs, []row{
 		{
+			// No function that makes a sequence from another one can take less time than this peer.
+			what: "Seq, per element, of a context.WithCancel", peer: loop + ", over a sequence that passes the elements of another one on", limit: 1.15, anew: true,
+			ours:  func() func(int) { ctx := cancellable(); return func(n int) { sum(ctxshutdown.Seq(ctx, numbers(n))) } },
+			their: func() func(int) { ctx := cancellable(); return func(n int) { sumUntil(ctx, passed(numbers(n))) } },
+		},
+		{
 			what: "Reader.Read from a TCP connection", peer: "Read of the connection", limit: 1.05, gate: 1.3,
 			ours:  func() func(int) { return reads(ctxshutdown.NewReader(running(), fedByTCP())) },
 			their: func() func(int) { return reads(fedByTCP()) },
