@@ -120,15 +120,15 @@ func (s *Swansong) acquire() guardState {
 	if s.trace != nil {
 		return s.acquireTraced()
 	}
-	c, v := s.node.Count()
-	s.node.FinishAcquire(c, v)
+	c, before, v := s.node.Count()
+	s.node.FinishAcquire(c, before, v)
 	return guardState{scope: s, count: c}
 }
 
 func (s *Swansong) acquireTraced() guardState {
 	s.trace.callHook(ctxkey.BeforeAcquire)
-	c, v := s.node.Count()
-	s.node.FinishAcquire(c, v)
+	c, before, v := s.node.Count()
+	s.node.FinishAcquire(c, before, v)
 	var pc [1]uintptr
 	runtime.Callers(4, pc[:]) // skips the frames of Callers, acquireTraced, acquire, and Guard or Clone
 	return guardState{s, s.trace.add(pc[0]), c}
@@ -146,8 +146,8 @@ func (s *Swansong) tryAcquire() (guardState, bool) {
 	if !s.node.IsLive() && s.Err() != nil {
 		return guardState{}, false // the scope has been stopped, so no guard needs to be counted
 	}
-	c, v := s.node.Count()
-	s.node.FinishAcquire(c, v)
+	c, before, v := s.node.Count()
+	s.node.FinishAcquire(c, before, v)
 	// Before the context of a scope is cancelled, the scope is marked. If the guard was counted
 	// before the mark, no stop had been signalled, and there is no need to call Err. See
 	// docs/internals/counting.md#warning.
@@ -197,8 +197,8 @@ func acquireFromContext(ctx context.Context, skip int) (guardState, bool) {
 	case !found:
 		return guardState{}, true
 	}
-	c, v := s.node.Count()
-	s.node.FinishAcquire(c, v)
+	c, before, v := s.node.Count()
+	s.node.FinishAcquire(c, before, v)
 	if ctx.Err() != nil { // check ctx again, now that the guard is counted; see tryAcquire
 		s.node.Release(c)
 		return guardState{}, false

@@ -106,8 +106,8 @@ func (w *world) isCancelled(n *packed.Node) bool {
 }
 
 func (w *world) acquire(n *packed.Node) *heldGuard {
-	c, v := n.Count()
-	n.FinishAcquire(c, v)
+	c, before, v := n.Count()
+	n.FinishAcquire(c, before, v)
 	return w.addHeld(n, c)
 }
 
@@ -135,8 +135,8 @@ func (w *world) release(h *heldGuard) {
 func (w *world) try(n *packed.Node) {
 	late := w.isCancelled(n)
 	w.read(late)
-	c, v := n.Count()
-	n.FinishAcquire(c, v)
+	c, before, v := n.Count()
+	n.FinishAcquire(c, before, v)
 	w.read(w.isCancelled(n))
 	succeeds := packed.BeforeWarning(v) || n.BeforeWarning() || !w.isCancelled(n)
 	w.read(w.isCancelled(n))

@@ -82,12 +82,13 @@ func (n *Node) HasCompleted() bool {
 }
 
 // Count begins an acquisition: it adds one guard to the counter that the calling goroutine should
-// use (the word of n or, if n has stripes, one of these) and returns the counter and its new value.
-// The caller must pass both to [Node.FinishAcquire]. Count and FinishAcquire are separate functions
-// because the compiler can inline each of them, but not one function that does the work of both.
-func (n *Node) Count() (c *Counter, v uint64) {
+// use (the word of n or, if n has stripes, one of these). It returns the counter, and its values
+// before and after the addition. The caller must pass all three to [Node.FinishAcquire]. Count and
+// FinishAcquire are separate because the compiler cannot inline one function with the work of both.
+func (n *Node) Count() (c *Counter, before, v uint64) {
 	c = n.counter()
-	return c, c.Add(oneGuard)
+	before = c.Load()
+	return c, before, c.Add(oneGuard)
 }
 
 // counter returns the counter for a guard of the calling goroutine: the word of n or, if n has
@@ -99,16 +100,15 @@ func (n *Node) counter() *Counter {
 	return &n.word
 }
 
-// FinishAcquire completes the acquisition for which [Node.Count] returned c and v. When it returns,
-// the guard is acquired, and every sealed ancestor counts it. If n is live and linked,
+// FinishAcquire completes the acquisition for which [Node.Count] returned c, before and v. When it
+// returns, the guard is acquired, and every sealed ancestor counts it. If n is live and linked,
 // FinishAcquire takes no lock, except to add stripes.
 //
 // It panics if n is a zero Node, for the 2^30th guard that n would hold, and if a sealed ancestor
 // has about 2^25 children with guards.
-func (n *Node) FinishAcquire(c *Counter, v uint64) {
-	// Fast path: the node is live and linked, and this is its only guard. Where other guards are
-	// held, acquireSlow also looks for collisions.
-	if v&(live|unlinked|canary|guardBits&^oneGuard) != live|canary {
+func (n *Node) FinishAcquire(c *Counter, before, v uint64) {
+	// Fast path: n is live and linked, and no goroutine changed the counter before the addition.
+	if v&(live|unlinked|canary) != live|canary || v != before+oneGuard {
 		n.acquireSlow(c, v)
 	}
 }
@@ -127,14 +127,18 @@ func (n *Node) Release(c *Counter) {
 
 // acquireSlow finishes an acquisition that left the value v in the counter c.
 func (n *Node) acquireSlow(c *Counter, v uint64) {
-	if c != &n.word && v&live == 0 { // the stripe was folded into the word, so count the guard there
-		c = &n.word
-		v = c.Add(oneGuard)
-	}
-	if c == &n.word && v&(live|unlinked|canary) != live|canary {
-		n.arriveSlow(v)
-	} else if c.Load() != v {
+	if v&(live|unlinked|canary) == live|canary { // FinishAcquire has seen a collision
 		n.noteCollision()
+		return
+	}
+	if c != &n.word {
+		if v&live != 0 {
+			return // the stripe counts less than zero or far too many guards; fold reports that
+		}
+		v = n.word.Add(oneGuard) // the stripe was folded into the word, which now counts the guard
+	}
+	if v&(live|unlinked|canary) != live|canary {
+		n.arriveSlow(v)
 	}
 }
 

@@ -367,8 +367,8 @@ func (p *population) checkPinned(m *member) {
 // the guard.
 func (p *population) checkWarning(m *member) {
 	signalledBefore := m.isSignalled()
-	c, v := m.Count()
-	m.FinishAcquire(c, v)
+	c, before, v := m.Count()
+	m.FinishAcquire(c, before, v)
 	if signalledBefore && (packed.BeforeWarning(v) || m.BeforeWarning()) {
 		p.violated([]*member{m}, "BeforeWarning is true for a guard of node %s that was acquired after the signal", m.name)
 	}

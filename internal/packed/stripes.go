@@ -115,8 +115,8 @@ func (s *stripes) index(stack uintptr) uint64 {
 // no harm, because noteCollision only checks whether the number of the window has changed.
 var epoch = time.Now()
 
-// noteCollision records that another goroutine has changed a counter of n within the few
-// nanoseconds since the caller changed it. After manyCollisions in one time window, it gives n
+// noteCollision records that another goroutine has changed a counter of n between the caller's load
+// and its addition, a few nanoseconds later. After manyCollisions in one time window, it gives n
 // stripes, or changes the hash if n has stripes already. Records may be lost; more will follow.
 func (n *Node) noteCollision() {
 	now := uint32(time.Since(epoch)>>windowBits) << 8

@@ -1,6 +1,7 @@
 package packed_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -64,7 +65,7 @@ func TestStripes_AreCreatedWhenGoroutinesCollideOnCounter(t *testing.T) {
 				for range 1000 {
 					root.AcquireOne()
 					root.ReleaseOne()
-					if v := counter.Add(1); counter.Load() != v {
+					if before := counter.Load(); counter.Add(1) != before+1 {
 						collisions++
 					}
 				}
@@ -93,6 +94,28 @@ func TestStripes_AreNotCreatedIfOneGoroutineUsesNode(t *testing.T) {
 		root.ReleaseOne()
 	}
 	check(t, "stripes", root.HasStripes(), false)
+}
+
+// An acquisition collides if another goroutine changes the counter between its load and its
+// addition.
+func TestStripes_AreCreatedIfCounterChangesBetweenLoadAndAddition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the clock stands still, so all collisions are in one time window
+		root := newNode(nil)
+		c, before, v := root.Count()
+		root.FinishAcquire(c, before, v)
+		for i := range 64 {
+			check(t, fmt.Sprintf("stripes after %d collisions", i), root.HasStripes(), false)
+			before := c.Load()
+			c.Add(1) // the acquisition of another goroutine
+			root.FinishAcquire(c, before, c.Add(1))
+			root.Release(c)
+			root.Release(c)
+		}
+		check(t, "stripes after 64 collisions", root.HasStripes(), true)
+		root.Release(c)
+		root.Stop()
+		check(t, "complete", root.IsComplete(), true)
+	})
 }
 
 // A node creates stripes only if many collisions happen within a short time window. An old node may
@@ -208,8 +231,8 @@ func TestStripes_GuardAcquiredBeforeGrowCanBeReleasedAfterGrow(t *testing.T) {
 func TestRelease_UsesCounterOfItsAcquisitionAfterStripesWereReplaced(t *testing.T) {
 	root, n := newStriped(t)
 	acquire := func() (release func()) {
-		c, v := n.Count()
-		n.FinishAcquire(c, v)
+		c, before, v := n.Count()
+		n.FinishAcquire(c, before, v)
 		return func() { n.Release(c) }
 	}
 	withOldStripes := n.KeepStripes()
@@ -235,20 +258,20 @@ func TestRelease_UsesCounterOfItsAcquisitionAfterStripesWereReplaced(t *testing.
 // acquisitions share.
 func TestRelease_OnOtherGoroutineUsesStripeOfAcquisition(t *testing.T) {
 	_, n := newStriped(t)
-	c, v := n.Count()
-	n.FinishAcquire(c, v)
+	c, before, v := n.Count()
+	n.FinishAcquire(c, before, v)
 	wrong := 0
 	for range 100 { // at least one of these goroutines uses another stripe than the test does
 		elsewhere(func() {
-			d, v := n.Count()
-			n.FinishAcquire(d, v)
+			d, before, v := n.Count()
+			n.FinishAcquire(d, before, v)
 			n.Release(c)
 			if packed.GuardsOn(c) != 0 && c != d {
 				wrong++
 			}
 			n.Release(d)
-			c, v = n.Count()
-			n.FinishAcquire(c, v)
+			c, before, v = n.Count()
+			n.FinishAcquire(c, before, v)
 		})
 	}
 	check(t, "releases on another stripe", wrong, 0)
@@ -437,10 +460,10 @@ func TestRelease_CountsWhileStripesAreBeingRemoved(t *testing.T) {
 		root := newNode(nil)
 		root.Grow()
 		done := root.Done()
-		c, v := root.Count()
-		root.FinishAcquire(c, v)
+		c, before, v := root.Count()
+		root.FinishAcquire(c, before, v)
 		for range held - 1 {
-			root.FinishAcquire(c, c.Add(1))
+			root.FinishAcquire(c, c.Load(), c.Add(1))
 		}
 		both(func() {
 			spin(round % 500)

@@ -9,8 +9,8 @@ import (
 // acquiredBeforeWarning acquires a guard of n. It reports whether the value that Count has returned
 // proves that n had not been warned before.
 func acquiredBeforeWarning(n *packed.Node) bool {
-	c, v := n.Count()
-	n.FinishAcquire(c, v)
+	c, before, v := n.Count()
+	n.FinishAcquire(c, before, v)
 	return packed.BeforeWarning(v)
 }
 
