@@ -45,7 +45,8 @@ func interruptRows() []row {
 	}
 	rs = append(rs, []row{
 		{
-			// No function that makes a sequence from another one can take less time than this peer.
+			// A function that makes a sequence from another one, and asks ctx after each element,
+			// does at least what this peer does.
 			what: "Seq, per element, of a context.WithCancel", peer: loop + ", over a sequence that passes the elements of another one on", limit: 1.15, anew: true,
 			ours:  func() func(int) { ctx := cancellable(); return func(n int) { sum(ctxshutdown.Seq(ctx, numbers(n))) } },
 			their: func() func(int) { ctx := cancellable(); return func(n int) { sumUntil(ctx, passed(numbers(n))) } },

@@ -107,7 +107,7 @@ func (n *Node) counter() *Counter {
 // It panics if n is a zero Node, for the 2^30th guard that n would hold, and if a sealed ancestor
 // has about 2^25 children with guards.
 func (n *Node) FinishAcquire(c *Counter, before, v uint64) {
-	// Fast path: n is live and linked, and no goroutine changed the counter before the addition.
+	// Fast path: n is live and linked, and c did not change between its load and the addition.
 	if v&(live|unlinked|canary) != live|canary || v != before+oneGuard {
 		n.acquireSlow(c, v)
 	}
@@ -133,7 +133,7 @@ func (n *Node) acquireSlow(c *Counter, v uint64) {
 	}
 	if c != &n.word {
 		if v&live != 0 {
-			return // the stripe counts less than zero or far too many guards; fold reports that
+			return // the stripe counts less than zero or far too many guards; if all stripes together do, fold reports it
 		}
 		v = n.word.Add(oneGuard) // the stripe was folded into the word, which now counts the guard
 	}
@@ -159,7 +159,7 @@ func (n *Node) arriveSlow(v uint64) {
 func (n *Node) releaseSlow(c *Counter, v uint64) {
 	if c != &n.word {
 		if v&live != 0 {
-			return // the stripe counts less than zero or far too many guards; fold reports that
+			return // the stripe counts less than zero or far too many guards; if all stripes together do, fold reports it
 		}
 		v = n.word.Add(minusGuard) // the stripe was folded into the word, which now counts the guard
 	}

@@ -253,6 +253,26 @@ func TestRelease_UsesCounterOfItsAcquisitionAfterStripesWereReplaced(t *testing.
 	check(t, "complete", root.IsComplete(), true)
 }
 
+// A stripe may count less than zero guards, if guards that were counted elsewhere are released on
+// it. An acquisition on it then counts one guard.
+func TestAcquire_OnStripeBelowZeroCountsOnce(t *testing.T) {
+	root := newNode(nil)
+	for range 3 {
+		root.AcquireOne()
+	}
+	check(t, "stripes", root.Grow(), true)
+	for range 3 {
+		root.ReleaseOne()
+	}
+	check(t, "guards", guards(root), 0)
+	root.AcquireOne()
+	check(t, "guards after one more", guards(root), 1)
+	root.Stop()
+	check(t, "complete while a guard is held", root.IsComplete(), false)
+	root.ReleaseOne()
+	check(t, "complete", root.IsComplete(), true)
+}
+
 // If a goroutine releases a guard that another goroutine has acquired, the release uses the stripe
 // on which the guard was counted. So a release need not load the pointer to the stripes, which all
 // acquisitions share.

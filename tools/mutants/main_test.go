@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/swansong-go/swansong/internal/testkit"
 	"go.uber.org/goleak"
@@ -204,6 +205,7 @@ func TestRun_ReportsVerdictOfEachMutant(t *testing.T) {
 		{inO("shared-fails", "# x\ntest: TestCalled_Returns2\n"+called+"return 3 }\n"), "killed: TestCalled_Returns2 fails"},
 		{inO("shared-panics", "# x\ntest: TestCalled_Returns2\n"+called+"panic(3) }\n"), "killed: TestCalled_Returns2 panics"},
 		{inO("shared-hangs", "# x\ntest: TestCalled_Returns2\ntimeout: 1s\n"+called+"for {} }\n"), "killed: TestCalled_Returns2 times out"},
+		{inO("shared-with-flag", "# x\ntest: TestCalled_Returns2\nflags: -short\n"+called+"return 3 }\n"), "killed: TestCalled_Returns2 fails"},
 		{inO("count-1", "# x\ntest: TestCalled_Returns2\n"+called+second), "SURVIVED: x"},
 		{inO("count-2", "# x\ntest: TestCalled_Returns2\ncount: 2\n"+called+second), "killed: TestCalled_Returns2 fails"},
 		{inO("shared-survives", "# x\n# y\ntest: TestInlined_Returns1\n"+called+"return 3 }\n"), "SURVIVED: x"},
@@ -244,7 +246,7 @@ func TestRun_ReportsVerdictOfEachMutant(t *testing.T) {
 			t.Errorf("%s: no line of the report says %q", tt.name, tt.want)
 		}
 	}
-	if want := "mutants: 8 killed, 16 not killed, 0 skipped"; !strings.Contains(out.String(), want) {
+	if want := "mutants: 9 killed, 16 not killed, 0 skipped"; !strings.Contains(out.String(), want) {
 		t.Errorf("the summary does not contain %q", want)
 	}
 	if t.Failed() {
@@ -317,6 +319,7 @@ func TestParseTable_ReportsErrors(t *testing.T) {
 		{"package: ./n\nmutant: a\n# x\n" + noSign, "t.txt:2: a: the entry has no test; "},
 		{"package: ./n\nmutant: a\n# x\ntest: T\n", "t.txt:2: a: the entry has no edit; "},
 		{"package: ./n\nmutant: a\n# x\nflag: -race\n", `t.txt:4: a: unknown key "flag"; `},
+		{"package: ./n\nmutant: a\n# x\nflags: -race -count=5\n", "t.txt:4: a: flags has -count; "},
 		{"package: ./n\nmutant: a\n# x\ncount: often\n", `t.txt:4: a: count is "often"; it must be `},
 		{"package: ./n\nmutant: a\n# x\ncount: 0\n", `t.txt:4: a: count is "0"; it must be `},
 		{"package: ./n\nmutant: a\n# x\ntimeout: soon\n", `t.txt:4: a: time: invalid duration "soon"`},
@@ -459,5 +462,21 @@ func TestRun_RunsSomeMutantsInProgramOfTheirOwn(t *testing.T) {
 	var out bytes.Buffer
 	if code := run(t.Context(), []string{"-C", root}, &out); code != 0 {
 		t.Errorf("exit code %d:\n%s", code, out.String())
+	}
+}
+
+func TestLimit_GrowsWithTimeOfTestAndCount(t *testing.T) {
+	for _, tt := range []struct {
+		m    mutant
+		took time.Duration
+		want time.Duration
+	}{
+		{mutant{count: 1, timeout: time.Minute}, time.Second, 7 * time.Second},
+		{mutant{count: 5, timeout: time.Minute}, time.Second, 23 * time.Second},
+		{mutant{count: 5, timeout: 10 * time.Second}, time.Second, 10 * time.Second},
+	} {
+		if got := tt.m.limit(tt.took); got != tt.want {
+			t.Errorf("limit of %d runs after one of %v, at most %v: got %v, want %v", tt.m.count, tt.took, tt.m.timeout, got, tt.want)
+		}
 	}
 }

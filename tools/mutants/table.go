@@ -170,7 +170,9 @@ func (p *tableParser) parseField(key, value string) (err error) {
 			p.m.pkg, p.m.run, _ = strings.Cut(value, " ")
 		}
 	case "flags":
-		p.m.flags = value
+		if p.m.flags = value; strings.Contains(value, "-count") {
+			return errors.New("flags has -count; write it on a line of its own, such as count: 20")
+		}
 	case "count":
 		if p.m.count, err = strconv.Atoi(value); err != nil || p.m.count < 1 {
 			return fmt.Errorf("count is %q; it must be a number of runs, at least 1", value)
