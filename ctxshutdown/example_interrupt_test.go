@@ -245,9 +245,9 @@ func ExampleSend() {
 func ExampleCall() {
 	s := ctxshutdown.New(context.Background(), ctxshutdown.WithName("legacy"))
 	release := make(chan struct{})
-	time.AfterFunc(time.Millisecond, func() { s.Shutdown() })
 	v, err := ctxshutdown.Call(s, func(context.Context) (int, error) {
-		<-release // the function ignores its context, which ends at the stop
+		s.Shutdown()
+		<-release // the function ignores its context, which has ended
 		return 42, nil
 	})
 	fmt.Println(v, err)

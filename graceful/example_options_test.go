@@ -75,7 +75,12 @@ func ExampleWithOutput() {
 	stuck := make(chan struct{})
 	defer close(stuck)
 	err := graceful.Run(context.Background(), func(s *ctxshutdown.Swansong) error {
-		s.Go(func(context.Context) { <-stuck })
+		running := make(chan struct{})
+		s.Go(func(context.Context) {
+			close(running)
+			<-stuck
+		})
+		<-running
 		return nil
 	}, graceful.WithSoft(time.Millisecond), graceful.WithHard(time.Millisecond), graceful.WithOutput(&out),
 		graceful.WithScope(ctxshutdown.WithName("shop")))

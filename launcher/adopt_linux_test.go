@@ -139,8 +139,8 @@ func TestLauncherDeath_RollByUserSupersedesRollOfNextLauncher(t *testing.T) {
 	web.DependsOn = []string{"db"}
 	// The progress deadline does not run while web waits for db, which takes longer than that
 	// deadline.
-	web.Roll.ProgressDeadline = 3 * time.Second
-	db := script("db", 1, "until test -e "+open+"; do sleep 0.01; done; sleep 3.1")
+	web.Roll.ProgressDeadline = 5 * time.Second
+	db := script("db", 1, "until test -e "+open+"; do sleep 0.01; done; sleep 5.1")
 	cfg.Groups = []launcher.GroupConfig{web, db}
 	h := launchWith(t, cfg)
 	over := make(chan error, 1)

@@ -19,12 +19,14 @@ const (
 	// handshakeLimit is the time that handshakes get after the stop. They are not cut off at the
 	// stop, because a client may send a call together with the last bytes of its handshake.
 	handshakeLimit = 250 * time.Millisecond
-	// answerLimit is how long a handler whose context was cancelled may take to answer its client.
-	answerLimit = 100 * time.Millisecond
 	// defaultUserTimeout is grpc's default for the keepalive Timeout, from which it sets
 	// TCP_USER_TIMEOUT.
 	defaultUserTimeout = 20 * time.Second
 )
+
+// answerLimit is how long a handler whose context was cancelled may take to answer its client. It
+// is a variable for tests.
+var answerLimit = 100 * time.Millisecond
 
 // An Option configures [Serve].
 type Option interface{ applyTo(*server) error }

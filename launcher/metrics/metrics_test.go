@@ -72,7 +72,7 @@ func TestCollector_HasExpectedValuesAfterKnownEvents(t *testing.T) {
 	web := runners("web", 2)
 	hang := runners("hang", 1, "--behavior", "hang")
 	hang.Shutdown.Grace, hang.Shutdown.GraceEnforced, hang.Shutdown.SIGTERMTimeout = 50*time.Millisecond, true, 50*time.Millisecond
-	more := runners("more", 1, "--behavior", "request-more", "--drain-duration", "200ms")
+	more := runners("more", 1, "--behavior", "request-more", "--drain-duration", "1s")
 	loop := group("loop", 1, "exit")
 	// The processes of loop exit at once, and must count as failed starts. With the protocol Auto,
 	// a process that a busy machine delays would count as ready first.
@@ -224,7 +224,7 @@ func TestCollector_CountsEventsThatSlowWatcherMissed(t *testing.T) {
 
 // The metrics can be scraped over HTTP until the last process has ended.
 func TestServe_AnswersUntilLastProcessEnds(t *testing.T) {
-	m := launch(t, runners("web", 1, "--behavior", "slow-drain", "--drain-duration", "400ms"))
+	m := launch(t, runners("web", 1, "--behavior", "slow-drain", "--drain-duration", "2s"))
 	if err := m.Ready(soon(t)); err != nil {
 		t.Fatal(err)
 	}
