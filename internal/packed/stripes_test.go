@@ -46,16 +46,15 @@ func sweep(n *packed.Node) {
 	}
 }
 
-// Two goroutines acquire and release guards of one node. They also add to a counter, on which the
-// test counts how often they collide. The test expects the node to have stripes only if collisions
-// were frequent: they are rare on a machine that is busy, or that does not run two goroutines at
-// the same time.
+// Two goroutines acquire and release guards of one node, and the test counts how often they
+// collide. The test expects the node to have stripes only if collisions were frequent: they are
+// rare on a machine that is busy, or that does not run two goroutines at the same time.
 func TestStripes_AreCreatedWhenGoroutinesCollideOnCounter(t *testing.T) {
 	// want is the number of dense batches of operations after which the node must have stripes. A
 	// batch is dense if it has three times the collisions that make a node create stripes.
 	const want = 100
 	root := newNode(nil)
-	var counter, dense atomic.Int64
+	var dense atomic.Int64
 	begin := time.Now()
 	var wg sync.WaitGroup
 	for range 2 {
@@ -63,11 +62,12 @@ func TestStripes_AreCreatedWhenGoroutinesCollideOnCounter(t *testing.T) {
 			for !root.HasStripes() && dense.Load() < want && time.Since(begin) < 2*time.Second {
 				collisions, since := 0, time.Now()
 				for range 1000 {
-					root.AcquireOne()
-					root.ReleaseOne()
-					if before := counter.Load(); counter.Add(1) != before+1 {
+					c, before, v := root.Count()
+					if v != before+1 {
 						collisions++
 					}
+					root.FinishAcquire(c, before, v)
+					root.Release(c)
 				}
 				if collisions >= 200 && time.Since(since) < time.Millisecond/2 {
 					dense.Add(1)
