@@ -45,7 +45,10 @@ func (c *Conn) Close(ctx context.Context) (Report, error) {
 // SIGKILL, without a handshake. It does not wait; [Conn.Close] does. The report says that closing
 // was cut short, and why: a nil cause means [ctxshutdown.ErrForced]. Force has no effect on a
 // server that is about to exit anyway.
-func (c *Conn) Force(cause error) { c.scope.Force(cause) }
+func (c *Conn) Force(cause error) {
+	c.forcing.Store(true)
+	c.scope.Force(cause)
+}
 
 // newCloseLimit returns a context that ends when forceTimeout has passed since ctx has ended. When
 // ctx ends, all servers in scope are killed. If ctx had ended before, newCloseLimit calls Force

@@ -36,6 +36,7 @@ type Conn struct {
 	callScope    *ctxshutdown.Swansong // scope with one guard for each call without a response
 	requestScope *ctxshutdown.Swansong // scope with one guard for each unanswered request of the server
 	notifyScope  *ctxshutdown.Swansong // scope with one guard for each call of OnNotify
+	forcing      atomic.Bool           // set when Force is called, before it stops the scope
 	processGuard *ctxshutdown.Guard    // released when the server's process has been reaped
 	process      serverProcess
 	external     *externalProtocol // the connection of the JSON-RPC library that exchanges the messages of a Process; nil for other connections

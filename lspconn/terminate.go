@@ -100,7 +100,12 @@ func (c *Conn) shakeHands(s schedule, attempt bool) handshake {
 }
 
 // isForced reports whether Force was called, on the scope of the connection or on a parent scope.
-func (c *Conn) isForced() bool { return c.scope.Work().Err() != nil }
+func (c *Conn) isForced() bool {
+	if c.forcing.Load() {
+		<-c.scope.Work().Done() // Force stops the scope first, and ends its Work a moment later
+	}
+	return c.scope.Work().Err() != nil
+}
 
 // newReport returns the report of a connection that is closing, after serverProcess.End has
 // returned exit and endErr.
