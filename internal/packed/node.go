@@ -87,8 +87,7 @@ func (n *Node) HasCompleted() bool {
 // FinishAcquire are separate because the compiler cannot inline one function with the work of both.
 func (n *Node) Count() (c *Counter, before, v uint64) {
 	c = n.counter()
-	before = c.Load()
-	return c, before, c.Add(oneGuard)
+	return c, c.Load(), c.Add(oneGuard) // calls are evaluated from left to right
 }
 
 // counter returns the counter for a guard of the calling goroutine: the word of n or, if n has
@@ -137,9 +136,7 @@ func (n *Node) acquireSlow(c *Counter, v uint64) {
 		}
 		v = n.word.Add(oneGuard) // the stripe was folded into the word, which now counts the guard
 	}
-	if v&(live|unlinked|canary) != live|canary {
-		n.arriveSlow(v)
-	}
+	n.arriveSlow(v)
 }
 
 // arriveSlow finishes an acquisition that left v in the word of n.
