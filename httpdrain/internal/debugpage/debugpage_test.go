@@ -196,10 +196,10 @@ func TestHandler_LimitsRowsOfScopeTree(t *testing.T) {
 		acquire(at, n)
 		total += n
 	}
-	for i := range 1000 {
+	for i := range 4000 {
 		hold(fmt.Sprintf("http/conn-%d/stream-%d", i/4, i), 1+i%3)
 	}
-	for i := range 1500 {
+	for i := range 6000 {
 		hold(fmt.Sprintf("job %d %s", i, strings.Repeat(`"<`, 60)), 1)
 	}
 	const most = 400_000
@@ -231,10 +231,10 @@ func TestHandler_LimitsRowsOfScopeTree(t *testing.T) {
 		}
 	}
 	check(v.Tree)
-	if rows > 200 || v.Guards != total || v.Tree.Guards != total || v.Scopes != 2500 || v.Tree.Scopes != 2500 {
+	if rows > 200 || v.Guards != total || v.Tree.Guards != total || v.Scopes != 10_000 || v.Tree.Scopes != 10_000 {
 		t.Errorf("%d rows, %d and %d guards of %d in %d and %d scopes", rows, v.Guards, v.Tree.Guards, total, v.Scopes, v.Tree.Scopes)
 	}
-	if v.Blockers[0].Path != "http" || v.Blockers[0].Scopes != 1000 {
+	if v.Blockers[0].Path != "http" || v.Blockers[0].Scopes != 4000 {
 		t.Errorf("the first blocker is %+v", v.Blockers[0])
 	}
 
@@ -246,8 +246,8 @@ func TestHandler_LimitsRowsOfScopeTree(t *testing.T) {
 		t.Errorf("below a named root the blockers are %+v", b)
 	}
 
-	v = decode(t, get(h, "/?format=json&q=STREAM-999").Body.String())
-	if v.Tree.Scopes != 1 || v.Scopes != 2500 || v.Tree.Children[0].Name != "http/conn-249/stream-999" {
+	v = decode(t, get(h, "/?format=json&q=STREAM-3999").Body.String())
+	if v.Tree.Scopes != 1 || v.Scopes != 10_000 || v.Tree.Children[0].Name != "http/conn-999/stream-3999" {
 		t.Errorf("the filter returns %+v", v.Tree)
 	}
 }
