@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/swansong-go/swansong/ctxshutdown"
 	"github.com/swansong-go/swansong/internal/proc"
 )
 
@@ -36,7 +35,7 @@ const forceTimeout = time.Second
 // being read, or while the Logger blocks, the report contains what is known by then.
 func (c *Conn) Close(ctx context.Context) (Report, error) {
 	c.inbox.releaseFor(ctx)
-	limit, stop := newCloseLimit(ctx, c.scope)
+	limit, stop := newCloseLimit(ctx, c.Force)
 	defer stop()
 	return c.closeBy(limit, time.Time{})
 }
@@ -51,16 +50,16 @@ func (c *Conn) Force(cause error) {
 }
 
 // newCloseLimit returns a context that ends when forceTimeout has passed since ctx has ended. When
-// ctx ends, all servers in scope are killed. If ctx had ended before, newCloseLimit calls Force
-// itself: its caller stops the scope next, and the handshake of a fast server could be over before
-// another goroutine calls Force.
-func newCloseLimit(ctx context.Context, scope *ctxshutdown.Swansong) (limit context.Context, stop func()) {
+// ctx ends, it calls force with the cause, which kills the servers. If ctx had ended before,
+// newCloseLimit calls force itself: its caller stops the scope next, and the handshake of a fast
+// server could be over before another goroutine calls force.
+func newCloseLimit(ctx context.Context, force func(cause error)) (limit context.Context, stop func()) {
 	if ctx.Err() != nil {
-		scope.Force(context.Cause(ctx))
+		force(context.Cause(ctx))
 	}
 	limit, end := context.WithCancelCause(context.Background())
 	unregister := context.AfterFunc(ctx, func() {
-		scope.Force(context.Cause(ctx))
+		force(context.Cause(ctx))
 		t := time.NewTimer(forceTimeout)
 		defer t.Stop()
 		select {

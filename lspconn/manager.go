@@ -233,7 +233,7 @@ func (m *Manager) awaitReaped(ctx context.Context, c *Conn) error {
 // started. It is nil if every process has been reaped.
 func (m *Manager) Close(ctx context.Context) ([]Report, error) {
 	deadline := m.fixDeadline()
-	limit, stop := newCloseLimit(ctx, m.scope)
+	limit, stop := newCloseLimit(ctx, func(cause error) { m.scope.Force(cause) })
 	defer stop()
 	m.scope.ShutdownCause(ErrClosing)
 	startErrs := m.awaitStarts(limit, deadline)

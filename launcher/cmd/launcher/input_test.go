@@ -68,16 +68,16 @@ func TestRun_ReportsInvalidFileByLineAndKey(t *testing.T) {
     protocol: grpc
     command: sleep
     args: ["1000"]
-    health_check_timeout: 100ms
+    health_check_timeout: 1s
     restart_policy: {initial_backoff: 1ms, crash_loop_limit: 1}
-`, ":6:5: process_groups[1].name: given up after a failure; the last: mute-1: not ready within 100ms (the process has never answered"},
+`, ":6:5: process_groups[1].name: given up after a failure; the last: mute-1: not ready within 1s (the process has never answered: "},
 		{"a process without the protocol, never restarted", web + `  - name: mute
     protocol: grpc
     command: sleep
     args: ["1000"]
-    health_check_timeout: 100ms
+    health_check_timeout: 1s
     restart_policy: never
-`, ":6:5: process_groups[1].name: given up after a failure; the last: mute-1: not ready within 100ms (the process has never answered"},
+`, ":6:5: process_groups[1].name: given up after a failure; the last: mute-1: not ready within 1s (the process has never answered: "},
 		{"a process that exits, never restarted", web + `  - name: gone
     command: "false"
     restart_policy: never
