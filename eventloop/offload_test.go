@@ -90,6 +90,7 @@ func TestOffloadTimeout_CountsResultReturnedAfterTimeoutAsDiscarded(t *testing.T
 			testkit.ErrorIs(t, "the completion", got[0], eventloop.ErrOffloadTimeout)
 			testkit.ErrorIs(t, "the completion", got[0], context.DeadlineExceeded)
 		})
+		synctest.Wait() // the callback that closed done is counted as queued until it has returned
 		testkit.Equal(t, "still running", l.Counts(), eventloop.Counts{Offloads: 1})
 		close(end)
 		if err := l.WaitRunners(t.Context()); err != nil {

@@ -315,6 +315,7 @@ func TestPool_GoexitInPanicHandlerLosesNoJob(t *testing.T) {
 	testkit.ErrorIs(t, "WaitIdle", p.WaitIdle(t.Context()), nil)
 	testkit.Equal(t, "panics that the handler gets", panics, []string{"job", "offload", "job", "offload"})
 	testkit.Equal(t, "panics, with those of the handler", p.Panics(), uint64(8))
+	testkit.ErrorIs(t, "Quiesce", l.Quiesce(tooLong), nil) // the last completion may not have returned yet
 	testkit.Equal(t, "under way", l.Counts(), eventloop.Counts{})
 	awaitDone(t, l.Stop())
 }
