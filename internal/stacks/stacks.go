@@ -161,7 +161,8 @@ func (g Group) contains(function string) bool {
 const ModulePath = "github.com/swansong-go/swansong/"
 
 // IsLibrary reports whether the function with the given full name belongs to a package of this
-// module that calls functions of the user and acquires guards for them, or that names these guards.
+// module that calls functions of the user and acquires guards for them, or that names or counts
+// these guards.
 func IsLibrary(function string) bool {
 	function, ok := strings.CutPrefix(function, ModulePath)
 	if !ok {
@@ -169,7 +170,8 @@ func IsLibrary(function string) bool {
 	}
 	pkg, _, _ := strings.Cut(function, ".")
 	switch pkg {
-	case "ctxshutdown", "eventloop", "graceful", "httpdrain", "integrations/http3drain", "internal/ctxkey", "internal/panics":
+	case "ctxshutdown", "eventloop", "graceful", "httpdrain", "httpdrain/internal/wire", "integrations/http3drain",
+		"internal/copyio", "internal/ctxkey", "internal/packed", "internal/panics":
 		return true
 	}
 	return false
