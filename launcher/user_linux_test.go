@@ -124,7 +124,9 @@ func TestUser_ProcessCannotUseSocketsOfOtherUsers(t *testing.T) {
 	g.LivenessInterval, g.LivenessFailures, g.Restart.Policy, g.Protocol = 10*time.Millisecond, 1, launcher.Never, ""
 	h := launch(t, runners("victim", 1, "--ready-after", "-1s"), g)
 	h.waitForState("impostor-1", launcher.Ready) // so the launcher has accepted the message of impostor-1 that it is ready
-	testkit.Equal(t, "why it cannot be called", strings.Contains(h.waitForState("impostor-1", launcher.Unhealthy).Message, "is not a socket of the user"), true)
+	if why := h.waitForState("impostor-1", launcher.Unhealthy).Message; !strings.Contains(why, "is not a socket of the user") {
+		t.Errorf("it cannot be called because %q; the test wants: is not a socket of the user", why)
+	}
 	lines, more, stop, err := h.Printed("impostor-1", 100)
 	if err != nil {
 		t.Fatal(err)
