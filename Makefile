@@ -49,14 +49,16 @@ test: ## run the tests of the root module
 	$(GO) test -vet=off -tags packedtrace ./internal/packed # with rare interleavings made frequent
 
 # The oldest supported release of Go, and the newest. The packages tested depend on what the standard library does
-# inside: package context in the core, HTTP/2 and os/signal in the others. None of the tests needs cgo, for which gcc
-# would have to compile a part of each standard library.
+# inside: package context in the core, HTTP/2 and os/signal in the others. The others are tested with the newest release
+# only, because the oldest differs by bug fixes from the one that runs all tests. None of the tests needs cgo, for which
+# gcc would have to compile a part of each standard library.
 OLDEST := go$(shell sed -n 's/^go //p' go.mod).0
 NEWEST := go1.27.4
-releases: ## run the tests of the core and of httpdrain with the oldest and the newest supported release of Go
+releases: ## run the tests of the core with the oldest supported release of Go, and of httpdrain too with the newest
 	@for release in $(OLDEST) $(NEWEST); do \
 		if [ -z "$$CI" ] && ! GOTOOLCHAIN=$$release $(GO) version >/dev/null 2>&1; then echo "releases: skipped: $$release cannot be downloaded"; continue; fi; \
-		(set -x; CGO_ENABLED=0 GOWORK=off GOTOOLCHAIN=$$release $(GO) test -vet=off ./ctxshutdown ./internal/packed ./graceful ./httpdrain) || exit; \
+		packages="./ctxshutdown ./internal/packed"; [ $$release = $(OLDEST) ] || packages="$$packages ./graceful ./httpdrain"; \
+		(set -x; CGO_ENABLED=0 GOWORK=off GOTOOLCHAIN=$$release $(GO) test -vet=off $$packages) || exit; \
 	done
 
 servers: ## install the language servers for the tests of lspconn, in pinned versions, into bin/lsp
@@ -65,20 +67,27 @@ servers: ## install the language servers for the tests of lspconn, in pinned ver
 traefik: ## build Traefik into bin, for the measurement behind proxies; takes 10 to 40 minutes
 	tools/traefik/build
 
-# Without SERIAL, whose code and tests start no goroutines, and without docs, tools except mutants, vet and SAME, whose
-# tests read files and start commands; some of these would take minutes under the race detector. -vet=off because
-# `make lint` vets all packages. -p 4 because the tests of several packages spend most of their time waiting, for
-# processes and connections. The launcher comes first because its tests take longest.
+# Without SERIAL, whose code and tests start no goroutines, and without OTHER, whose tests read files, measure, or start
+# programs that go build has built; some of these would take minutes under the race detector. -vet=off because `make lint`
+# vets all packages. -p 4 because the tests of several packages spend most of their time waiting, for processes and
+# connections. The launcher comes first because its tests take longest.
+#
+# The tests of launcher and those of its command take minutes. CI runs the former with the race detector, and the latter,
+# which start a thousand processes, in `make nested`.
 SERIAL := httpdrain/internal/wire\|internal/\(figures\|mask\|refusal\)\|launcher/\(config\|deploy\|export\|internal/\(address\|revision\|roll\|spec\)\)
+OTHER := bench\|docs\|tools\|vet\|examples/guide\|internal/integration/\(dashboard\|deploy\|export\)\|.*internal/measure
 race: ## run the tests of all modules with the race detector
 	@if [ -z "$$CI" ] && [ "$$($(GO) env CGO_ENABLED)" = 0 ]; then echo "race: skipped: the race detector needs a C compiler"; exit; fi; \
 	list=$$($(GO) list $(ALL)) || exit 1; \
-	list=$$(echo "$$list" | grep -v '^$(ROOT)/\(\(docs\|tools\|vet\|$(SAME)\)\|\($(SERIAL)\)$$\)'); \
-	set -x; $(GO) test -race -vet=off -p 4 $$(echo "$$list" | grep /launcher) $$(echo "$$list" | grep -v /launcher) ./tools/mutants
+	list=$$(echo "$$list" | grep -v '^$(ROOT)/\(\($(OTHER)\)\(/\|$$\)\|\($(SERIAL)\)$$\)'); \
+	[ -z "$$CI" ] || list=$$(echo "$$list" | grep -v '^$(ROOT)/launcher/cmd/launcher$$'); \
+	set -x; $(GO) test -race -vet=off -p 4 $$(echo "$$list" | grep /launcher) $$(echo "$$list" | grep -v /launcher)
 
 # -count=1, because some of these tests read files outside their module, whose changes the test cache does not notice.
 nested: ## run the tests of the nested modules
-	$(GO) test -vet=off -count=1 $$($(GO) list -m -f '{{.Path}}/...' | grep -v '^$(ROOT)/\.\.\.$$')
+	@list=$$($(GO) list $$($(GO) list -m -f '{{.Path}}/...' | grep -v '^$(ROOT)/\.\.\.$$')) || exit 1; \
+	[ -z "$$CI" ] || list=$$(echo "$$list" | grep -v '^$(ROOT)/launcher$$'); \
+	set -x; $(GO) test -vet=off -count=1 $$list
 
 bench: ## measure again, and write the tables of figures in docs/measured
 	$(GO) run ./bench -write
@@ -142,13 +151,13 @@ lint: ## check gofmt, mutants -check, the limits of files, functions and comment
 	$(GO) run ./tools/limits
 	GOOS=linux $(GO) vet $(ALL)
 	@for os in darwin windows; do \
-		echo "GOOS=$$os go vet work, without the tests of exports and of the dashboard"; \
+		echo "GOOS=$$os go vet work, without bench and the tests of exports and of the dashboard"; \
 		list=$$(GOOS=$$os $(GO) list $(ALL)) || exit 1; \
-		GOOS=$$os $(GO) vet $$(echo "$$list" | grep -v '^$(ROOT)/\($(SAME)\)') || exit 1; \
+		GOOS=$$os $(GO) vet $$(echo "$$list" | grep -v '^$(ROOT)/\(bench$$\|$(SAME)\)') || exit 1; \
 	done
 	GOOS=freebsd $(GO) vet ./internal/proc
 	GOARCH=386 $(GO) vet ./...
-	GOARCH=arm64 $(GO) vet ./...
+	GOARCH=arm64 $(GO) vet ./internal/proc ./ctxshutdown ./internal/packed
 	$(GO) vet -tags packedtrace ./internal/packed ./ctxshutdown
 	$(GO) build -buildvcs=false -o bin/swansongvet ./vet/cmd/swansongvet
 	bin/swansongvet ./examples/... ./docs
