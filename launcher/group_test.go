@@ -154,7 +154,7 @@ func TestJob_ReportsFinishedProcesses(t *testing.T) {
 func TestRestartNever_ProcessThatDrainsByItselfIsReplaced(t *testing.T) {
 	g := runners("web", 1, "--behavior", "hang")
 	g.Restart.Policy = launcher.Never
-	g.LivenessInterval, g.LivenessTimeout = 20*time.Millisecond, time.Second
+	g.LivenessInterval, g.LivenessTimeout = time.Second, time.Second
 	g.Shutdown.Grace, g.Shutdown.GraceEnforced, g.Shutdown.SIGTERMTimeout = 300*time.Millisecond, true, 50*time.Millisecond
 	h := launch(t, g).ready()
 	if err := syscall.Kill(h.running("web")[0].PID, syscall.SIGTERM); err != nil {

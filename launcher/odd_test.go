@@ -170,15 +170,16 @@ func TestForce_KillsAllProcessesAtOnce(t *testing.T) {
 // A ready process that stops answering becomes unhealthy: liveness calls have a timeout.
 func TestLiveness_SilentProcessIsReplaced(t *testing.T) {
 	g := runners("odd", 1)
-	g.LivenessInterval, g.LivenessFailures = 20*time.Millisecond, 2
+	g.LivenessInterval, g.LivenessFailures = time.Second, 2
 	g.Shutdown.Grace, g.Shutdown.SIGTERMTimeout = 100*time.Millisecond, 100*time.Millisecond
 	h := launch(t, g).ready()
 	h.waitForAnswer("odd-1") // wait until the launcher is connected, so that only the later calls fail
+	ill := unhealthy(h, "odd-1")
 	if err := syscall.Kill(h.running("odd")[0].PID, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	select {
-	case <-unhealthy(h, "odd-1"):
+	case <-ill:
 	case <-time.After(tooLong):
 		kill(t, h.running("odd")[0].PID)
 		t.Fatalf("the process does not become unhealthy\n%s", h.story())

@@ -17,7 +17,7 @@ import (
 func TestForcedReport_EventOfForcedProcessSaysWhatItWaitedFor(t *testing.T) {
 	g := runners("web", 1, "--behavior", "hang")
 	// The launcher asks for the report in the last two polls before the end of the grace period.
-	g.Shutdown.Grace, g.Shutdown.Max, g.Shutdown.Poll, g.Shutdown.SIGTERMTimeout = time.Second, time.Second, 300*time.Millisecond, 0
+	g.Shutdown.Grace, g.Shutdown.Max, g.Shutdown.Poll, g.Shutdown.SIGTERMTimeout = 4*time.Second, 4*time.Second, time.Second, 0
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, Secrets: launcher.SecretConfig{Values: []string{"something that never"}}}).ready()
 	stream, err := h.admin().WatchEvents(soon(t), &pb.WatchEventsRequest{})
 	if err != nil {

@@ -65,8 +65,8 @@ func TestGracefulShutdownHang(t *testing.T) {
 }
 
 func TestGracefulShutdownRequestMore(t *testing.T) {
-	g := runners("web", 1, "--behavior", "request-more", "--drain-duration", "1s", "--more", "15s")
-	g.Shutdown.Grace = 400 * time.Millisecond
+	g := runners("web", 1, "--behavior", "request-more", "--drain-duration", "4s", "--more", "15s")
+	g.Shutdown.Grace = 3 * time.Second
 	h := launch(t, g).ready()
 	st := h.stopAndWait("web-1")
 	testkit.Equal(t, "outcome", st.Outcome, launcher.Clean)

@@ -40,6 +40,9 @@ func group(name string, desired int, role string, args ...string) launcher.Group
 		Command: append([]string{os.Args[0]}, args...),
 		Env:     []string{asRole + "=" + role, "GORACE=atexit_sleep_ms=0", "GOMAXPROCS=1"},
 		Desired: desired,
+		// With the protocol Auto, a process that a busy machine delays would count as ready before
+		// it has said so.
+		Protocol: launcher.GRPC,
 		Shutdown: launcher.ShutdownConfig{
 			Grace: 20 * time.Second, Max: 40 * time.Second, Poll: 50 * time.Millisecond, SIGTERMTimeout: 20 * time.Second,
 		},

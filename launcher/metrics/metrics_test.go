@@ -74,9 +74,7 @@ func TestCollector_HasExpectedValuesAfterKnownEvents(t *testing.T) {
 	hang.Shutdown.Grace, hang.Shutdown.GraceEnforced, hang.Shutdown.SIGTERMTimeout = 50*time.Millisecond, true, 50*time.Millisecond
 	more := runners("more", 1, "--behavior", "request-more", "--drain-duration", "1s")
 	loop := group("loop", 1, "exit")
-	// The processes of loop exit at once, and must count as failed starts. With the protocol Auto,
-	// a process that a busy machine delays would count as ready first.
-	loop.Protocol, loop.Restart.CrashLimit = launcher.GRPC, 3
+	loop.Restart.CrashLimit = 3
 	m := launch(t, web, hang, more, loop)
 	events, done := m.Watch()
 	defer done()
@@ -145,7 +143,7 @@ func await(t *testing.T, m *launcher.Manager, events <-chan launcher.Event, grou
 // process, so the process is replaced only after the back-off.
 func TestCollector_CountsLivenessFailures(t *testing.T) {
 	g := runners("web", 1)
-	g.LivenessInterval, g.LivenessTimeout, g.LivenessFailures = 5*time.Millisecond, 300*time.Millisecond, 3
+	g.LivenessInterval, g.LivenessTimeout, g.LivenessFailures = time.Second, 300*time.Millisecond, 3
 	// The process is not started again during the test, so only one failure is counted.
 	g.Restart.MinBackoff, g.Restart.MaxBackoff = time.Hour, time.Hour
 	g.Shutdown.Grace, g.Shutdown.GraceEnforced, g.Shutdown.SIGTERMTimeout = 50*time.Millisecond, true, 50*time.Millisecond
@@ -224,7 +222,7 @@ func TestCollector_CountsEventsThatSlowWatcherMissed(t *testing.T) {
 
 // The metrics can be scraped over HTTP until the last process has ended.
 func TestServe_AnswersUntilLastProcessEnds(t *testing.T) {
-	m := launch(t, runners("web", 1, "--behavior", "slow-drain", "--drain-duration", "2s"))
+	m := launch(t, runners("web", 1, "--behavior", "slow-drain", "--drain-duration", "10s"))
 	if err := m.Ready(soon(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -168,7 +168,7 @@ process_groups:
 // status names what it is waiting for, in colour only on a terminal.
 func TestStatus_ListsWhatDrainingProcessWaitsFor(t *testing.T) {
 	s := newSite(t, strings.Replace(web, "1ms]", "1ms, --behavior, slow-drain, --drain-duration, 1h]", 1)+
-		"    shutdown: {grace_period: 1h, max_duration: 1h, sigterm_timeout: 1s}\n")
+		"    protocol: grpc\n    shutdown: {grace_period: 1h, max_duration: 1h, sigterm_timeout: 1s}\n")
 	d := s.startReady()
 	if out := s.mustRun("status", "--json=false"); !strings.Contains(out, "waiting for nothing") || strings.Contains(out, "\x1b") {
 		t.Errorf("before the stop: %q", out)
@@ -199,6 +199,7 @@ process_groups:
   - name: web
     command: RUNNER
     args: [--process-id, '{id}', --behavior, hang]
+    protocol: grpc
     depends_on: [kv]
     shutdown: {max_duration: 1h}
 `)
@@ -311,6 +312,7 @@ func TestStatus_ListsWhatStartOfLauncherWaitsFor(t *testing.T) {
 process_groups:
   - name: kv
     command: "false"
+    protocol: grpc
     max_surge: 0
     listeners: [{name: kv, address: "127.0.0.1:0"}]
     restart_policy: {initial_backoff: 1h, max_backoff: 1h}
@@ -582,8 +584,8 @@ func TestValidate_ListsAllErrorsAndCreatesNothing(t *testing.T) {
 // a file, SIGHUP never ends the launcher, not even during the drain.
 func TestRun_HangupStopsLauncherOnlyWithoutConfigurationFile(t *testing.T) {
 	s := newSite(t, strings.Replace(web, "1ms]", "1ms, --behavior, slow-drain, --drain-duration, 1h]", 1)+
-		"    shutdown: {grace_period: 1h, max_duration: 1h}\n")
-	flags := []string{"--dir", filepath.Join(s.dir, "s"), "--name", "web", "--grace", "1h", "--max", "1h", "--",
+		"    protocol: grpc\n    shutdown: {grace_period: 1h, max_duration: 1h}\n")
+	flags := []string{"--dir", filepath.Join(s.dir, "s"), "--name", "web", "--protocol", "grpc", "--grace", "1h", "--max", "1h", "--",
 		testrunner, "--process-id", "{id}", "--behavior", "slow-drain", "--drain-duration", "1h"}
 	for name, c := range map[string]struct {
 		args []string
@@ -663,6 +665,7 @@ process_groups:
   - name: web
     command: RUNNER
     args: [--process-id, "{id}", --behavior, hang]
+    protocol: grpc
     liveness: {interval: 0s}
     shutdown: {grace_period: 0s, sigterm_timeout: 0s, max_duration: 1h}
 `)

@@ -80,10 +80,12 @@ func TestRun_ReportsInvalidFileByLineAndKey(t *testing.T) {
 `, ":6:5: process_groups[1].name: given up after a failure; the last: mute-1: not ready within 1s (the process has never answered: "},
 		{"a process that exits, never restarted", web + `  - name: gone
     command: "false"
+    protocol: grpc
     restart_policy: never
 `, ":6:5: process_groups[1].name: given up after a failure; the last: gone-1: CRASHED: exit status 1"},
 		{"a process that exits", web + `  - name: gone
     command: "false"
+    protocol: grpc
     restart_policy: {initial_backoff: 1ms, crash_loop_limit: 3}
 `, ":6:5: process_groups[1].name: given up after 3 failures in a row; the last: gone-3: CRASHED: exit status 1"},
 	} {

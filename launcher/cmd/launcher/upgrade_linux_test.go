@@ -268,6 +268,7 @@ func TestUpgrade_KeepsTimeSinceWhichProcessIsInItsState(t *testing.T) {
 	s := newSite(t, webFile+`  - name: hang
     command: RUNNER
     args: [--process-id, "{id}", --behavior, hang]
+    protocol: grpc
     shutdown: {max_duration: 1h}
   - name: slow
     command: /bin/sh
