@@ -14,8 +14,8 @@ var ErrUnconfirmed = proc.ErrUnconfirmed
 
 // forceTimeout is the longest time for which Close waits for the report after its context has
 // ended. SIGKILL has been sent by then, and usually only the exit status from the kernel is
-// missing.
-const forceTimeout = time.Second
+// missing. It is a variable for tests that start processes on a busy machine.
+var forceTimeout = time.Second
 
 // Close closes the connection. It waits until the connection is Closed or its deadline has passed.
 // The package documentation lists the steps and their deadlines. Close may be called any number of

@@ -332,6 +332,7 @@ func TestClose_ForcesFirstIfContextHasEnded(t *testing.T) {
 // A program that is stopping defers Close with its own context, which has ended. When Close
 // returns, even a real server that ignores all requests to exit has ended.
 func TestClose_IfContextHasEndedLeavesNoProcess(t *testing.T) {
+	t.Cleanup(lspconn.SetForceTimeout(20 * time.Second)) // on a busy machine, the end of a process can be seen a second late
 	program, stop := context.WithCancel(t.Context())
 	server := fake(role{Behaviour: behaviours{Shutdown: "never", Exit: "ignore", EOF: "ignore", IgnoreTerm: true}})
 	server.Env = append(server.Env, "LSPCONN_TEST_PROCESS="+crand.Text())

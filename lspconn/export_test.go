@@ -7,6 +7,14 @@ import (
 	"time"
 )
 
+// SetForceTimeout sets the longest time for which Close waits after its context has ended, and
+// returns a function that sets it back.
+func SetForceTimeout(d time.Duration) (restore func()) {
+	old := forceTimeout
+	forceTimeout = d
+	return func() { forceTimeout = old }
+}
+
 // ServerProcess is what a connection needs of the server's process. Tests implement it in process.
 type ServerProcess = serverProcess
 

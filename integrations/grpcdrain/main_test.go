@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 }
 
 // timeout is the time limit for everything that a test waits for.
-const timeout = 10 * time.Second
+const timeout = 30 * time.Second
 
 func mustGet[T any](t *testing.T, what string, ch <-chan T) (v T) {
 	t.Helper()

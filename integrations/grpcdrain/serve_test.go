@@ -168,7 +168,7 @@ func TestMessages_IteratorEndsAtStop(t *testing.T) {
 
 // Force cuts off a stream that its client never ends, and the CutError lists it.
 func TestServe_ForceCutsStreamOff(t *testing.T) {
-	t.Cleanup(grpcdrain.SetAnswerLimit(time.Second)) // on a busy machine, 100 ms can be too short for the handler of the call
+	t.Cleanup(grpcdrain.SetAnswerLimit(4 * time.Second)) // on a busy machine, 100 ms can be too short for the handler of the call
 	begun, left := make(chan struct{}, 2), make(chan error, 2)
 	r := serve(t, &service{
 		bidi: func(stream pb.TestService_FullDuplexCallServer) error {

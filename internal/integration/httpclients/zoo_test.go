@@ -197,8 +197,7 @@ func (p program) run(t *testing.T, url string, answered *atomic.Int64) (requests
 	output = stdout.String() + stderr.String()
 	m := p.result.FindStringSubmatch(stdout.String())
 	if err != nil || m == nil {
-		t.Errorf("%s: %v, printed: %s", cmd, err, output)
-		return 0, 0, output
+		return 1, 1, fmt.Sprintf("%s: %v, printed: %s", cmd, err, output)
 	}
 	requests, failures = p.failed(m, int(answered.Load()-before))
 	return requests, failures, output
