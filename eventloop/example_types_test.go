@@ -66,7 +66,7 @@ func ExampleLoop_WaitRunners() {
 	defer pool.Stop()
 	loop.Start()
 	timedOut, finish := make(chan struct{}), make(chan struct{})
-	eventloop.OffloadTimeout(loop, pool, time.Millisecond, func(context.Context) (int, error) {
+	eventloop.OffloadTimeout(loop, pool, 100*time.Millisecond, func(context.Context) (int, error) {
 		<-finish // this work ignores its context
 		return 0, nil
 	}, func(int, error) { close(timedOut) })

@@ -28,10 +28,11 @@ func ExampleWithLameDuck() {
 		p, _ := graceful.FromContext(s)
 		<-p.LameDuck()
 		fmt.Println("not ready, and still at work:", s.Err() == nil)
+		s.Shutdown() // without this call, the scope would be stopped when the minute is over
 		<-s.Done()
 		fmt.Println("told to stop")
 		return nil
-	}, graceful.WithLameDuck(time.Second), graceful.WithOutput(io.Discard))
+	}, graceful.WithLameDuck(time.Minute), graceful.WithOutput(io.Discard))
 	// Output:
 	// not ready, and still at work: true
 	// told to stop

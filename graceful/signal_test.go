@@ -397,7 +397,7 @@ func TestRun_PrintsGuardsStillHeldAtExit(t *testing.T) {
 	}
 	testkit.Equal(t, "exit code", p.awaitExit(), 3)
 	shape := regexp.MustCompile(`^graceful: abandoned \(interrupt signal received\); guards still held: 1
-	app/jobs ×1 at signal_test\.go:\d+ for \d+m?s
+	app/jobs ×1 at signal_test\.go:\d+ for \d+(\.\d+)?m?s
 1 goroutine of app/jobs:
 	\S*graceful_test\.\S*worker\S*
 		\S*signal_test\.go:\d+

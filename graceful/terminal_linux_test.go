@@ -169,7 +169,7 @@ func TestTerminal_ProgressLineFitsWidth(t *testing.T) {
 			}
 			tty.readUntil("\x1b[K")
 			if columns == 200 {
-				tty.readUntil(`jobs\x1b[31m\r\n漢字 ×1`)
+				tty.readUntil("extended by 30.0 s") // the program extends its time after it has acquired the guard of jobs
 			}
 			tty.press("\n")
 			testkit.Equal(t, "exit code", tty.awaitExit(), 0)
@@ -238,12 +238,9 @@ func TestTerminal_ProgressLineNamesPhase(t *testing.T) {
 		tty.press("\x03")
 		tty.readUntil(says)
 	}
-	tty.readUntil("^C again ")
+	tty.readUntil("^C again exits")
 	tty.press("\x03")
 	testkit.Equal(t, "exit code", tty.awaitExit(), 3)
-	if !strings.Contains(tty.screen(), "^C again exits") {
-		t.Errorf("the progress line of the last phase does not say that ^C exits:\n%q", tty.screen())
-	}
 	if before, _, ok := strings.Cut(tty.screen(), "graceful: abandoned"); !ok || strings.LastIndex(before, "\r\x1b[K") < strings.LastIndex(before, "guard") {
 		t.Errorf("the abandoned guards are printed on the progress line:\n%q", tty.screen())
 	}

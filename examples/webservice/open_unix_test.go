@@ -42,8 +42,8 @@ func TestOpenServer_DrainsOnInterrupt(t *testing.T) {
 			pressed := 0
 			for out.Scan() {
 				all.WriteString(out.Text() + "\n")
-				if _, page, ok := strings.Cut(out.Text(), "debug page: "); ok {
-					requestReport(t, strings.TrimSuffix(page, "/debug/shutdown"))
+				if _, report, ok := strings.Cut(out.Text(), "shop: "); ok {
+					requestReport(t, report)
 				}
 				// The server handles signals once it is ready. Each further signal begins the next
 				// phase.
@@ -72,12 +72,12 @@ func TestOpenServer_DrainsOnInterrupt(t *testing.T) {
 
 // requestReport sends a request for a report, and returns when the request is sent. The report
 // takes four seconds, so the server cannot have drained before the last ^C.
-func requestReport(t *testing.T, server string) {
+func requestReport(t *testing.T, url string) {
 	sent := make(chan struct{})
 	ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{
 		WroteRequest: func(httptrace.WroteRequestInfo) { close(sent) },
 	})
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server+"/report", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func serveGracefully(ln net.Listener, sv *service, isForPerson bool, opts ...gra
 
 		go (&http.Server{Handler: adminHandler(s), ReadHeaderTimeout: 10 * time.Second}).Serve(admin)
 		if isForPerson {
-			fmt.Fprintf(os.Stderr, "  debug page: http://%v/debug/shutdown\n", admin.Addr())
+			fmt.Fprintf(os.Stderr, "  shop: http://%v/report\n  debug page: http://%v/debug/shutdown\n", ln.Addr(), admin.Addr())
 		}
 		graceful.Ready(s)
 		return errors.Join(graceful.InOrder(s, web, mails, disk), <-served)

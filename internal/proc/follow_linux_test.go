@@ -2,6 +2,7 @@ package proc_test
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -41,6 +42,15 @@ func TestFollow_SignalAndDoneApplyToChildThatReplacedFirstProcess(t *testing.T) 
 			t.Fatal(err)
 		}
 		n, _ := strconv.Atoi(strings.TrimSpace(line))
+		// Wait until the child has executed sleep. In between, its environment cannot be read.
+		for sleeps := false; !sleeps; runtime.Gosched() {
+			name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", n))
+			if err != nil {
+				t.Fatal(err)
+			}
+			environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", n)) // empty for a moment
+			sleeps = string(name) == "sleep\n" && len(environ) > 0
+		}
 		leader := p.Pid()
 		pid <- n
 		close(begun)
