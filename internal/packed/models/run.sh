@@ -167,6 +167,21 @@ fails forces -DHELD -DOWN_CAUSE
 EOF
 )
 
+# The runs with more than ten million states need half of the time of all runs. CI leaves them out: a run gives another
+# result only if a model has changed.
+LARGE=$(cat <<'EOF'
+holds announce -DSTOPPED=1 -DMIDDLE_GUARD
+holds completion -DLINKED -DDEPTH=2
+holds stripes -DSTART_LINKED
+holds stripes -DGUARDS=1 -DTRY -DSTART_LINKED
+holds stripes -DGUARDS=0 -DTRY -DSTART_LINKED -DSTOP_MIDDLE
+EOF
+)
+[ -z "${CI:-}" ] || RUNS=$(grep -vxFf <(echo "$LARGE") <<<"$RUNS")
+
+# without_large leaves out the rows of the table of runs that CI leaves out.
+without_large() { if [ -n "${CI:-}" ]; then grep -vE ' [0-9]{2},[0-9]{3},[0-9]{3} \|$'; else cat; fi; }
+
 # chosen prints the runs that contain all of its arguments.
 chosen() {
 	local runs word
@@ -201,7 +216,7 @@ if [ -n "$write" ]; then
 	awk -v table="$work/sizes" '/^\| model \| defines \| states/ { while ((getline line <table) > 0) print line; old = 1 }
 		!/^\|/ { old = 0 } !old' "$models/README.md" >"$work/page"
 	cp "$work/page" "$models/README.md"
-elif ! sed -n '/^| model | defines | states |$/,/^$/{/^$/!p}' "$models/README.md" | diff - "$work/sizes"; then
+elif ! sed -n '/^| model | defines | states |$/,/^$/{/^$/!p}' "$models/README.md" | without_large | diff - "$work/sizes"; then
 	echo "model: the table of sizes in README.md is not what the runs gave; to write it: internal/packed/models/run.sh -write" >&2
 	exit 1
 fi
