@@ -67,21 +67,21 @@ servers: ## install the language servers for the tests of lspconn, in pinned ver
 traefik: ## build Traefik into bin, for the measurement behind proxies; takes 10 to 40 minutes
 	tools/traefik/build
 
-# Without SERIAL, whose code and tests start no goroutines, and without OTHER, whose tests read files, measure, or start
-# programs that go build has built; some of these would take minutes under the race detector. -vet=off because `make lint`
-# vets all packages. -p 4 because the tests of several packages spend most of their time waiting, for processes and
+# Without SERIAL, whose code and tests start no goroutines, and without OTHER, whose tests read files, or start programs
+# that go build has built; some of these would take minutes under the race detector. -vet=off because `make lint` vets all
+# packages. -p 4 because the tests of several packages spend most of their time waiting, for processes and
 # connections. The launcher comes first because its tests take longest.
 #
 # The tests of launcher and those of its command take minutes. CI runs the former with the race detector, and the latter,
-# which start a thousand processes, in `make nested`.
+# which start a thousand processes, in `make nested`. It also leaves out the packages that measure.
 SERIAL := httpdrain/internal/wire\|internal/\(figures\|mask\|refusal\)\|launcher/\(config\|deploy\|export\|internal/\(address\|revision\|roll\|spec\)\)
-OTHER := bench\|docs\|tools\|vet\|examples/guide\|internal/integration/\(dashboard\|deploy\|export\)\|.*internal/measure
+OTHER := docs\|tools\|vet\|examples/guide\(/[1-7].*\)\?$$\|internal/integration/\(dashboard\|deploy\|export\)
 race: ## run the tests of all modules with the race detector
 	@if [ -z "$$CI" ] && [ "$$($(GO) env CGO_ENABLED)" = 0 ]; then echo "race: skipped: the race detector needs a C compiler"; exit; fi; \
 	list=$$($(GO) list $(ALL)) || exit 1; \
-	list=$$(echo "$$list" | grep -v '^$(ROOT)/\(\($(OTHER)\)\(/\|$$\)\|\($(SERIAL)\)$$\)'); \
-	[ -z "$$CI" ] || list=$$(echo "$$list" | grep -v '^$(ROOT)/launcher/cmd/launcher$$'); \
-	set -x; $(GO) test -race -vet=off -p 4 $$(echo "$$list" | grep /launcher) $$(echo "$$list" | grep -v /launcher)
+	list=$$(echo "$$list" | grep -v '^$(ROOT)/\(\($(OTHER)\)\|\($(SERIAL)\)$$\)'); \
+	[ -z "$$CI" ] || list=$$(echo "$$list" | grep -v '^$(ROOT)/\(launcher/cmd/launcher\|bench\|.*/internal/measure\)$$'); \
+	set -x; $(GO) test -race -vet=off -p 4 $$(echo "$$list" | grep /launcher) $$(echo "$$list" | grep -v /launcher) ./tools/mutants
 
 # -count=1, because some of these tests read files outside their module, whose changes the test cache does not notice.
 nested: ## run the tests of the nested modules
@@ -157,7 +157,7 @@ lint: ## check gofmt, mutants -check, the limits of files, functions and comment
 	done
 	GOOS=freebsd $(GO) vet ./internal/proc
 	GOARCH=386 $(GO) vet ./...
-	GOARCH=arm64 $(GO) vet ./internal/proc ./ctxshutdown ./internal/packed
+	GOARCH=arm64 $(GO) vet ./...
 	$(GO) vet -tags packedtrace ./internal/packed ./ctxshutdown
 	$(GO) build -buildvcs=false -o bin/swansongvet ./vet/cmd/swansongvet
 	bin/swansongvet ./examples/... ./docs
