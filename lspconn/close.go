@@ -58,9 +58,10 @@ func newCloseLimit(ctx context.Context, force func(cause error)) (limit context.
 		force(context.Cause(ctx))
 	}
 	limit, end := context.WithCancelCause(context.Background())
+	timeout := forceTimeout // not read in the function below, which may still run when Close has returned
 	unregister := context.AfterFunc(ctx, func() {
 		force(context.Cause(ctx))
-		t := time.NewTimer(forceTimeout)
+		t := time.NewTimer(timeout)
 		defer t.Stop()
 		select {
 		case <-t.C:

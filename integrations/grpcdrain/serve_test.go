@@ -418,6 +418,15 @@ func TestHealth_IsNotServingAfterStop(t *testing.T) {
 		}
 	}
 	testkit.Equal(t, "the watch ended", status.Code(err), codes.Unavailable)
+	// The interceptor may end the watch before Serve changes the health. So wait until the listener
+	// is closed: Serve changes the health before that.
+	for {
+		c, err := net.Dial("tcp", r.addr)
+		if err != nil {
+			break
+		}
+		c.Close()
+	}
 	close(goOn)
 	testkit.Equal(t, "answer", mustGet(t, "answer", answered), nil)
 	testkit.Equal(t, "Serve", mustGet(t, "Serve returns", r.served), nil)
