@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -92,31 +94,94 @@ func (t testCommand) splitFlags() (build, run []string) {
 	return build, run
 }
 
-// program builds the test program of a package, once for all baselines and mutants that use it. vet
-// is off because it would reject many mutants. If the build fails, program returns the output of
-// the compiler.
+// program builds the test program of a package, once for all baselines and mutants that use it. If
+// the build fails, program returns the output of the compiler.
 func (r *runner) program(b baseline) (file, complaint string) {
-	build, _ := b.splitFlags()
-	b.testCommand = testCommand{pkg: b.pkg, flags: strings.Join(build, " ")}
+	b = b.program()
 	r.mu.Lock()
 	once := r.programs[b]
 	if once == nil {
-		file := filepath.Join(r.temp, fmt.Sprintf("program-%d.test", len(r.programs)))
-		once = sync.OnceValues(func() (string, string) {
-			r.builds <- struct{}{}
-			defer func() { <-r.builds }()
-			args := append([]string{"test", "-c", "-vet=off", "-ldflags=-w", "-o", file, "-overlay=" + b.overlay}, build...)
-			cmd := exec.CommandContext(r.ctx, "go", append(args, b.pkg)...)
-			cmd.Dir = r.root
-			if out, err := cmd.CombinedOutput(); err != nil {
-				return "", r.shorten(string(out))
-			}
-			return file, ""
-		})
+		once = sync.OnceValues(func() (string, string) { return r.buildAlone(b) })
 		r.programs[b] = once
 	}
 	r.mu.Unlock()
 	return once()
+}
+
+// program returns the key of the program that runs the test.
+func (b baseline) program() baseline {
+	build, _ := b.splitFlags()
+	b.testCommand = testCommand{pkg: b.pkg, flags: strings.Join(build, " ")}
+	return b
+}
+
+// buildTogether arranges that the shared programs of the mutants are built several at a time: the
+// go command needs half a second to read the packages, each time it starts.
+func (r *runner) buildTogether(mutants []*mutant) {
+	type set struct {
+		dir, flags string
+		pkgs       []string
+		build      func()
+	}
+	var sets []*set
+	for _, m := range slices.Backward(mutants) { // in the order in which runAll starts them
+		b := baseline{m.testCommand, r.sharedOverlay()}.program()
+		if !m.shared || r.programs[b] != nil {
+			continue
+		}
+		// The go command names a program after the last element of the package's path, so these
+		// elements differ in a set.
+		i := slices.IndexFunc(sets, func(s *set) bool {
+			return s.flags == b.flags && len(s.pkgs) < 8 &&
+				!slices.ContainsFunc(s.pkgs, func(pkg string) bool { return path.Base(pkg) == path.Base(b.pkg) })
+		})
+		if i < 0 {
+			s := &set{dir: filepath.Join(r.temp, fmt.Sprintf("shared-%d", len(sets))), flags: b.flags}
+			s.build = sync.OnceFunc(func() { r.build(s.dir, r.sharedOverlay(), s.flags, s.pkgs...) })
+			i, sets = len(sets), append(sets, s)
+		}
+		s := sets[i]
+		s.pkgs = append(s.pkgs, b.pkg)
+		r.programs[b] = sync.OnceValues(func() (string, string) {
+			s.build()
+			if file := programFile(s.dir, b.pkg); file != "" {
+				return file, ""
+			}
+			return r.buildAlone(b) // returns the error of this package
+		})
+	}
+}
+
+// buildAlone builds one test program, and returns the output of the compiler if that fails.
+func (r *runner) buildAlone(b baseline) (file, complaint string) {
+	dir, err := os.MkdirTemp(r.temp, "program-")
+	if err != nil {
+		return "", err.Error()
+	}
+	complaint = r.build(dir, b.overlay, b.flags, b.pkg)
+	return programFile(dir, b.pkg), complaint
+}
+
+// programFile returns the name of the test program of a package in the folder dir, or "" if it is
+// not there.
+func programFile(dir, pkg string) string {
+	file := filepath.Join(dir, path.Base(pkg)+".test")
+	if _, err := os.Stat(file); err != nil {
+		return ""
+	}
+	return file
+}
+
+// build builds the test programs of packages into the folder dir, and returns the output of the go
+// command. vet is off because it would reject many mutants.
+func (r *runner) build(dir, overlay, flags string, pkgs ...string) (output string) {
+	r.builds <- struct{}{}
+	defer func() { <-r.builds }()
+	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-w", "-o", dir + string(os.PathSeparator), "-overlay=" + overlay}, strings.Fields(flags)...)
+	cmd := exec.CommandContext(r.ctx, "go", append(args, pkgs...)...)
+	cmd.Dir = r.root
+	out, _ := cmd.CombinedOutput()
+	return r.shorten(string(out))
 }
 
 // shorten returns output without the name of the temporary folder.

@@ -8,7 +8,7 @@
 // The changed files are given to the go command as an overlay. The working tree is never
 // touched, so mutants run in parallel, and an interrupted run leaves nothing to undo.
 //
-//	go run ./tools/mutants [-check] [-C root] [-p 4] [-tested] [-v] [name ...]
+//	go run ./tools/mutants [-check] [-C root] [-p 10] [-tested] [-v] [name ...]
 //
 // A name is that of a mutant, a pattern such as 'packed-*', or a table such as packed.txt.
 // Without names, all mutants are run.
@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string, out io.Writer) int {
 	flags := flag.NewFlagSet("mutants", flag.ExitOnError)
 	root := flags.String("C", ".", "`root` of the repository")
 	checkOnly := flags.Bool("check", false, "only check that every edit applies and every named test and subtest exists; build and run nothing")
-	parallel := flags.Int("p", 4*runtime.NumCPU(), "`number` of tests to run in parallel; many of them mostly wait")
+	parallel := flags.Int("p", 5*runtime.NumCPU(), "`number` of tests to run in parallel; many of them mostly wait")
 	tested := flags.Bool("tested", false, "all tests have just passed: do not run them on the unchanged code again")
 	verbose := flags.Bool("v", false, "print the output of the tests that killed mutants, to see whether they fail for the right reason")
 	flags.Parse(args)
@@ -178,6 +178,7 @@ func (r *runner) runAll(mutants []*mutant, verbose bool) int {
 		}
 	}
 	r.buildShared(mutants)
+	r.buildTogether(mutants)
 	// All mutants start at once. They wait for their turn to build a program, and then for their
 	// turn to run a test. The last tables come first: the tests of the launcher take longest.
 	for _, m := range slices.Backward(mutants) {

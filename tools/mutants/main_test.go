@@ -3,8 +3,6 @@ package main
 import (
 	"bytes"
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"path/filepath"
 	"slices"
@@ -63,6 +61,15 @@ func Inlined() int { return 1 }
 
 var _ = Inlined
 
+var (
+	answer = 42
+	double = 2 * answer
+)
+
+func Answer() int { return answer }
+
+func Double() int { return double }
+
 func Set() { text = "set" }
 
 func Last() {}
@@ -78,6 +85,18 @@ import (
 func TestInlined_Returns1(t *testing.T) {
 	if o.Inlined() != 1 {
 		t.Fatal("not 1")
+	}
+}
+
+func TestAnswer_Is42(t *testing.T) {
+	if o.Answer() != 42 {
+		t.Fatal("not 42")
+	}
+}
+
+func TestDouble_Is84(t *testing.T) {
+	if o.Double() != 84 {
+		t.Fatal("not 84")
 	}
 }
 
@@ -209,6 +228,9 @@ func TestRun_ReportsVerdictOfEachMutant(t *testing.T) {
 		{inO("count-1", "# x\ntest: TestCalled_Returns2\n"+called+second), "SURVIVED: x"},
 		{inO("count-2", "# x\ntest: TestCalled_Returns2\ncount: 2\n"+called+second), "killed: TestCalled_Returns2 fails"},
 		{inO("shared-survives", "# x\n# y\ntest: TestInlined_Returns1\n"+called+"return 3 }\n"), "SURVIVED: x"},
+		{inO("value-is-used", "# x\ntest: TestAnswer_Is42\nin: var answer\n-answer = 42\n+answer = 43\n"), "killed: TestAnswer_Is42 fails"},
+		{inO("value-is-computed-with", "# x\ntest: TestDouble_Is84\nin: var answer\n-answer = 42\n+answer = 43\n"), "killed: TestDouble_Is84 fails"},
+		{inN("in-function-literal", abs+"in: func Abs\n-if x < 0 {\n-return -x\n+x, zero := x, 0\n+a:\n+for x < zero {\n+break a\n"), "killed: TestAbs_OfNegativeNumber fails"},
 		{inO("inlined", "# x\ntest: TestInlined_Returns1\nin: func Inlined\n-func Inlined() int { return 1 }\n+func Inlined() int { return 3 }\n"), "killed: TestInlined_Returns1 fails"},
 		{inN("survives", half+whole), "SURVIVED: Half is the whole"},
 		{inN("vetted", half+"in: func Half\n-return x / 2\n+x = x; return x\n"), "SURVIVED: Half is the whole"},
@@ -246,7 +268,7 @@ func TestRun_ReportsVerdictOfEachMutant(t *testing.T) {
 			t.Errorf("%s: no line of the report says %q", tt.name, tt.want)
 		}
 	}
-	if want := "mutants: 9 killed, 16 not killed, 0 skipped"; !strings.Contains(out.String(), want) {
+	if want := "mutants: 12 killed, 16 not killed, 0 skipped"; !strings.Contains(out.String(), want) {
 		t.Errorf("the summary does not contain %q", want)
 	}
 	if t.Failed() {
@@ -381,6 +403,9 @@ func TestBuildShared_SelectsMutantsForSharedProgram(t *testing.T) {
 		inN("declaration", test+"in: func Half\n+const two = 2\n func Half(x int) int {\n"),
 		inO("directive", test+"in: func Called\n-//go:noinline\n+//go:nosplit\n"),
 		inO("variable", test+"in: var _\n-var _ = Inlined\n+var _ = Called\n"),
+		inO("value", test+"in: var answer\n-answer = 42\n+answer = 43\n"),
+		inO("type", test+"in: var answer\n-answer = 42\n+answer int32 = 42\n"),
+		inN("recovers", half+"x, y := x/2, recover()\n+_ = y\n+return x\n"),
 		inN("redeclares-parameter", half+"var x int\n+return x\n"),
 		inN("falls-through", half+"x /= 2\n"),
 		inN("reuses-parameter", half+"x, y := x/2, x\n+_ = y\n+return x\n"),
@@ -414,39 +439,33 @@ func TestBuildShared_SelectsMutantsForSharedProgram(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	testkit.Equal(t, "mutants in the shared program", got, []string{"body", "flags", "loops", "no-result", "other-test", "reuses-parameter", "same-body", "switches"})
+	testkit.Equal(t, "mutants in the shared program", got, []string{"body", "flags", "label", "loops", "no-result", "other-test",
+		"reuses-parameter", "reuses-parameter-in-literal", "reuses-parameter-with-pointer", "same-body", "switches", "value", "variable"})
 
 	// The changed file keeps the line numbers of the original file.
 	text, err := os.ReadFile(filepath.Join(r.temp, "shared", "o", "o.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "/*line o.go:16:13*/ text = "; !strings.Contains(string(text), want) {
+	if want := "/*line o.go:25:13*/ text = "; !strings.Contains(string(text), want) {
 		t.Errorf("no %q in\n%s", want, text)
 	}
 }
 
-func TestNestable_IsFalseIfBlockWouldRedeclareVariableInUse(t *testing.T) {
-	tests := []struct {
-		code string
-		want bool
-	}{
-		{"func f(a int) (err error) { b, err := g(a); _ = b; return err }", true},
-		{"func f(a int) (err error) { defer func() { h(err) }(); b, err := g(a); _ = b; return err }", false},
-		{"func f(a int) (err error) { b, err := g(a); defer func() { h(err) }(); _ = b; return err }", false},
-		{"func f(a int) (err error) { if b, err := g(a); err != nil { h(b) }; defer func() { h(err) }(); return nil }", true},
-		{"func f(a int) { a, b := g(a); go func() { h(a, b) }() }", true},
-		{"func f(a int) { go func() { h(a) }(); a, b := g(a); h(b) }", false},
-		{"func f(a int) { h(&a); a, b := g(a); h(b) }", false},
-		{"func (f *T) f() { f, b := g(f); h(f, b) }", true},
-		{"func f(a int) { var a int; h(a) }", false},
-	}
-	for _, tt := range tests {
-		file, err := parser.ParseFile(token.NewFileSet(), "", "package p\n"+tt.code, 0)
+// The body of a mutant that cannot be a block becomes that of a function literal, with the same
+// parameters and results.
+func TestWrapper_WritesFunctionLiteralWithParametersAndResults(t *testing.T) {
+	for code, want := range map[string]string{
+		"func f(a, b int, _ bool) (c int, err error) {}": "return func(a int, b int) (c int, err error) {…}(a, b)",
+		"func (t *T[K]) f(list ...K) K {}":               "return func(t *T[K], list []K) K {…}(t, list)",
+		"func (T) f(int) {}":                             "func()  {…}()",
+	} {
+		p, err := parse("package p\n" + code)
 		if err != nil {
 			t.Fatal(err)
 		}
-		testkit.Equal(t, tt.code, nestable(file.Decls[0].(*ast.FuncDecl)), tt.want)
+		before, after := wrapper(p, p.Decls[0].(*ast.FuncDecl))
+		testkit.Equal(t, code, before+"…"+after, want)
 	}
 }
 

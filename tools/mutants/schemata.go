@@ -17,9 +17,10 @@ import (
 )
 
 // Building a test program takes much longer than running most tests. Mutants that change only the
-// bodies of functions are therefore built together: each of these functions gets the bodies of all
-// its mutants, and an environment variable selects one of them. These are the mutant schemata of
-// Untch, Offutt and Harrold (Mutation Analysis Using Mutant Schemata, ISSTA 1993).
+// bodies of functions, and the initial values of package-level variables, are therefore built
+// together: each of these functions gets the bodies of all its mutants, each of these variables the
+// values, and an environment variable selects a mutant. These are the mutant schemata of Untch,
+// Offutt and Harrold (Mutation Analysis Using Mutant Schemata, ISSTA 1993).
 //
 // A package has one shared program for each set of compiler flags, such as -race, that its mutants
 // have.
@@ -35,20 +36,22 @@ const (
 	noMutant = "-"
 )
 
-// A newBody replaces the body of a function.
-type newBody struct {
-	at       int    // offset of the original body, after its opening brace
-	text     string // text of the replacement body between its braces
-	noResult bool   // the function has no results, so control may reach the end of the body
+// Code replaces the body of a function, or the initial value of a variable.
+type code struct {
+	at   int    // offset of the original body, after its opening brace; for a variable, the end of the file
+	text string // the new text of the body between its braces, or of the value
+	// before and after are written around the text, so that together they are statements that do
+	// what the original code would do with the new text.
+	before, after string
 }
 
 // buildShared writes an overlay with all mutants that can be in the same test program, and marks
 // these mutants as shared.
 func (r *runner) buildShared(mutants []*mutant) {
-	changes := map[*mutant]map[string][]newBody{}
+	changes := map[*mutant]map[string][]code{}
 	for _, m := range mutants {
 		if m.decided == nil {
-			if c, ok := r.newBodies(m); ok {
+			if c, ok := r.newCode(m); ok {
 				changes[m] = c
 			}
 		}
@@ -71,7 +74,7 @@ func (r *runner) buildShared(mutants []*mutant) {
 			faulty[string(name[1])] = true
 		}
 		before := len(changes)
-		maps.DeleteFunc(changes, func(m *mutant, _ map[string][]newBody) bool { return faulty[m.name] })
+		maps.DeleteFunc(changes, func(m *mutant, _ map[string][]code) bool { return faulty[m.name] })
 		if len(changes) == before {
 			fmt.Fprintf(r.out, "mutants: the shared overlay does not build, so all mutants are built alone:\n%s", out)
 			return
@@ -85,81 +88,131 @@ func (r *runner) buildShared(mutants []*mutant) {
 // sharedOverlay returns the name of the file that describes the shared overlay to the go command.
 func (r *runner) sharedOverlay() string { return filepath.Join(r.temp, "shared.json") }
 
-// newBodies returns, by file, the bodies that a mutant replaces. ok is false if the mutant also
-// changes something else.
-func (r *runner) newBodies(m *mutant) (changes map[string][]newBody, ok bool) {
-	changes = map[string][]newBody{}
+// newCode returns, by file, the code that a mutant replaces. ok is false if the mutant also changes
+// something else.
+func (r *runner) newCode(m *mutant) (changes map[string][]code, ok bool) {
+	changes = map[string][]code{}
 	for _, file := range m.files {
 		before, err := os.ReadFile(filepath.Join(r.root, file))
 		after, err2 := os.ReadFile(filepath.Join(m.overlay, file))
 		if err != nil || err2 != nil || filepath.Ext(file) != ".go" {
 			return nil, false
 		}
-		bodies, ok := diffBodies(string(before), string(after))
+		codes, ok := diff(string(before), string(after))
 		if !ok {
 			return nil, false
 		}
-		changes[file] = bodies
+		changes[file] = codes
 	}
 	return changes, true
 }
 
-// diffBodies returns the function bodies in which two versions of a file differ. ok is false if the
+// diff returns the bodies and the values in which two versions of a file differ. ok is false if the
 // versions also differ elsewhere.
-func diffBodies(before, after string) (bodies []newBody, ok bool) {
-	files := token.NewFileSet()
-	old, err := parser.ParseFile(files, "", before, parser.ParseComments|parser.SkipObjectResolution)
-	now, err2 := parser.ParseFile(files, "", after, parser.ParseComments|parser.SkipObjectResolution)
+func diff(before, after string) (codes []code, ok bool) {
+	old, err := parse(before)
+	now, err2 := parse(after)
 	if err != nil || err2 != nil || len(old.Decls) != len(now.Decls) {
 		return nil, false
 	}
-	text := func(in string, file *ast.File, from, to token.Pos) string {
-		return in[from-file.FileStart : to-file.FileStart]
-	}
-	// gap returns the text between a declaration and the declaration before it, which can contain
-	// directives. Before the first declaration it can contain build constraints.
-	gap := func(in string, file *ast.File, i int) string {
-		from := file.FileStart
+	// between returns the text between a declaration and the declaration before it, which can
+	// contain directives. Before the first declaration it can contain build constraints.
+	between := func(p parsed, i int) string {
+		from := p.FileStart
 		if i > 0 {
-			from = file.Decls[i-1].End()
+			from = p.Decls[i-1].End()
 		}
-		return text(in, file, from, file.Decls[i].Pos())
+		return p.slice(from, p.Decls[i].Pos())
 	}
 	for i := range old.Decls {
-		if gap(before, old, i) != gap(after, now, i) {
+		if between(old, i) != between(now, i) {
 			return nil, false
 		}
 		from, to := old.Decls[i], now.Decls[i]
-		if text(before, old, from.Pos(), from.End()) == text(after, now, to.Pos(), to.End()) {
+		if old.slice(from.Pos(), from.End()) == now.slice(to.Pos(), to.End()) {
 			continue
 		}
-		f, ok := from.(*ast.FuncDecl)
-		g, ok2 := to.(*ast.FuncDecl)
-		if !ok || !ok2 || f.Body == nil || g.Body == nil || !nestable(g) ||
-			text(before, old, f.Pos(), f.Body.Lbrace) != text(after, now, g.Pos(), g.Body.Lbrace) {
+		var c code
+		switch from := from.(type) {
+		case *ast.FuncDecl:
+			c, ok = diffBody(old, now, from, to)
+		case *ast.GenDecl:
+			c, ok = diffValue(old, now, from, to)
+		}
+		if !ok {
 			return nil, false
 		}
-		bodies = append(bodies, newBody{
-			at:       int(f.Body.Lbrace-old.FileStart) + 1,
-			text:     text(after, now, g.Body.Lbrace+1, g.Body.Rbrace),
-			noResult: g.Type.Results == nil,
-		})
+		codes = append(codes, c)
 	}
-	return bodies, true
+	return codes, true
+}
+
+// A parsed is a parsed file with its text.
+type parsed struct {
+	*ast.File
+	text string
+}
+
+func parse(text string) (parsed, error) {
+	file, err := parser.ParseFile(token.NewFileSet(), "", text, parser.ParseComments|parser.SkipObjectResolution)
+	return parsed{file, text}, err
+}
+
+// slice returns the text between two positions.
+func (p parsed) slice(from, to token.Pos) string { return p.text[from-p.FileStart : to-p.FileStart] }
+
+// diffBody returns the new body of a function. ok is false if the declarations differ elsewhere.
+func diffBody(old, now parsed, f *ast.FuncDecl, to ast.Decl) (c code, ok bool) {
+	g, ok := to.(*ast.FuncDecl)
+	if !ok || f.Body == nil || g.Body == nil || old.slice(f.Pos(), f.Body.Lbrace) != now.slice(g.Pos(), g.Body.Lbrace) {
+		return code{}, false
+	}
+	c = code{at: int(f.Body.Lbrace-old.FileStart) + 1, text: now.slice(g.Body.Lbrace+1, g.Body.Rbrace)}
+	if !isBlock(g) {
+		if readsStack(g.Body) {
+			return code{}, false
+		}
+		c.before, c.after = wrapper(now, g)
+	}
+	if g.Type.Results == nil {
+		c.after += "\nreturn"
+	}
+	return c, true
+}
+
+// diffValue returns an assignment of the new value of a package-level variable. ok is false if the
+// declarations differ elsewhere. The shared program assigns the value after it has initialized all
+// variables. If another variable is computed from it, the mutant may survive there, and is then run
+// alone.
+func diffValue(old, now parsed, d *ast.GenDecl, to ast.Decl) (c code, ok bool) {
+	e, ok := to.(*ast.GenDecl)
+	if !ok || d.Tok != token.VAR || e.Tok != token.VAR || len(d.Specs) != len(e.Specs) {
+		return code{}, false
+	}
+	for i := range d.Specs {
+		v, w := d.Specs[i].(*ast.ValueSpec), e.Specs[i].(*ast.ValueSpec)
+		if len(v.Values) != 1 || len(w.Values) != 1 || old.slice(v.Pos(), v.End()) == now.slice(w.Pos(), w.End()) {
+			continue
+		}
+		from, to := v.Values[0], w.Values[0]
+		return code{at: len(old.text), text: now.slice(to.Pos(), to.End()), before: w.Names[0].Name + " = "},
+			old.slice(d.Pos(), from.Pos()) == now.slice(e.Pos(), to.Pos()) && old.slice(from.End(), d.End()) == now.slice(to.End(), e.End())
+	}
+	return code{}, false
 }
 
 // writeShared writes the shared overlay, and returns the folders of the packages that it changes.
-func (r *runner) writeShared(changes map[*mutant]map[string][]newBody) (dirs []string, err error) {
+func (r *runner) writeShared(changes map[*mutant]map[string][]code) (dirs []string, err error) {
 	type choice struct {
-		newBody
+		code
 		m *mutant
 	}
 	files, users, ids := map[string][]choice{}, map[string][]*mutant{}, map[*mutant]int{}
 	for _, m := range slices.SortedFunc(maps.Keys(changes), func(a, b *mutant) int { return cmp.Compare(a.name, b.name) }) {
 		ids[m] = len(ids)
-		for file, bodies := range changes[m] {
-			for _, b := range bodies {
-				files[file] = append(files[file], choice{b, m})
+		for file, codes := range changes[m] {
+			for _, c := range codes {
+				files[file] = append(files[file], choice{c, m})
 			}
 			if dir := filepath.Dir(file); !slices.Contains(users[dir], m) {
 				users[dir] = append(users[dir], m)
@@ -186,11 +239,12 @@ func (r *runner) writeShared(changes map[*mutant]map[string][]newBody) (dirs []s
 		for i, c := range choices {
 			out.Write(text[end:c.at])
 			end = c.at
-			fmt.Fprintf(&out, "if mutant%d {/*line %s.mutant:1:1*/%s", ids[c.m], c.m.name, c.text)
-			if c.noResult {
-				out.WriteString("\nreturn")
+			statement := fmt.Sprintf("if mutant%d {%s/*line %s.mutant:1:1*/%s%s};", ids[c.m], c.before, c.m.name, c.text, c.after)
+			if c.at == len(text) {
+				fmt.Fprintf(&out, "\nfunc init() {%s}\n", statement)
+				continue
 			}
-			out.WriteString("};")
+			out.WriteString(statement)
 			// Give the following lines of the original body their own line numbers again.
 			if i+1 == len(choices) || choices[i+1].at > end {
 				line, column := 1+bytes.Count(text[:end], []byte("\n")), end-bytes.LastIndexByte(text[:end], '\n')
