@@ -64,6 +64,26 @@ func TestWaitIdle_ReturnsAfterCompletionsOfOffloadsAreQueued(t *testing.T) {
 	}
 }
 
+// The completion of an offload that has timed out runs on the goroutine of the loop, so it waits
+// until a running callback returns. docs/internals/eventloop.md#run
+func TestOffloadTimeout_CompletionWaitsForRunningCallback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, p := startedIn(t, t.Context()), eventloop.NewPool(t.Context(), 1)
+		end, completed := make(chan struct{}), false
+		l.Post(func() { <-end })
+		err := eventloop.OffloadTimeout(l, p, time.Minute,
+			func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() },
+			func(int, error) { completed = true })
+		testkit.ErrorIs(t, "OffloadTimeout", err, nil)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		isTrue(t, "no completion during the callback", !completed)
+		close(end)
+		runOn(t, l, func() { isTrue(t, "a completion after the callback", completed) })
+		awaitDone(t, p.Stop())
+	})
+}
+
 // After a time-out, the completion runs once with the time-out, the work continues, and its result
 // is discarded and counted. docs/internals/eventloop.md#late-completions
 func TestOffloadTimeout_CountsResultReturnedAfterTimeoutAsDiscarded(t *testing.T) {

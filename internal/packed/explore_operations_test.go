@@ -363,34 +363,42 @@ func number(t *testing.T, name string, n int) int {
 	return n
 }
 
-// exploreAll explores, in each of the worlds, every pair of operations in ops. The operations in
-// others run concurrently with each pair. If maxSchedules schedules do not suffice to visit all
-// states, exploreAll runs every schedule with at most the given number of preemptions instead.
+// exploreAll explores, in each of the worlds, every pair of operations in ops, until a pair fails.
+// A subtest explores all pairs with the same first operation. The operations in others run
+// concurrently with each pair. If maxSchedules schedules do not suffice to visit all states,
+// exploreAll runs every schedule with at most the given number of preemptions instead.
 func exploreAll(t *testing.T, worlds []start, ops []operation, maxSchedules, preemptions int, others ...operation) {
 	schedules, whole := 0, 0
+	explore := func(t *testing.T, world start, threads []operation) {
+		x := explorer{preemptions: unbounded, most: maxSchedules, newWorld: world.make, ops: threads}
+		fault := x.run()
+		schedules += x.schedules
+		// run has stopped at maxSchedules before it has visited all states
+		if fault == "" && (len(x.path) > 0 || x.schedules == 0) {
+			x.preemptions, x.most = preemptions, unbounded
+			fault = x.run()
+			schedules += x.schedules
+		} else {
+			whole++
+		}
+		if fault != "" {
+			var names []string
+			for _, op := range threads {
+				names = append(names, op.name)
+			}
+			t.Fatalf("%s, in the world of %s, schedule %d: %s", strings.Join(names, " | "), world.is, x.schedules, fault)
+		}
+	}
 	for i, a := range ops {
-		for _, b := range ops[i:] {
-			threads := append([]operation{a, b}, others...)
-			for _, world := range worlds {
-				x := explorer{preemptions: unbounded, most: maxSchedules, newWorld: world.make, ops: threads}
-				fault := x.run()
-				schedules += x.schedules
-				// run has stopped at maxSchedules before it has visited all states
-				if fault == "" && (len(x.path) > 0 || x.schedules == 0) {
-					x.preemptions, x.most = preemptions, unbounded
-					fault = x.run()
-					schedules += x.schedules
-				} else {
-					whole++
-				}
-				if fault != "" {
-					var names []string
-					for _, op := range threads {
-						names = append(names, op.name)
-					}
-					t.Fatalf("%s, in the world of %s, schedule %d: %s", strings.Join(names, " | "), world.is, x.schedules, fault)
+		passed := t.Run(a.name, func(t *testing.T) {
+			for _, b := range ops[i:] {
+				for _, world := range worlds {
+					explore(t, world, append([]operation{a, b}, others...))
 				}
 			}
+		})
+		if !passed {
+			return
 		}
 	}
 	pairs := len(ops) * (len(ops) + 1) / 2

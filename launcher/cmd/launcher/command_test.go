@@ -230,6 +230,9 @@ process_groups:
 func TestStatus_PrintsTextOnTerminalAndJSONElsewhere(t *testing.T) {
 	s := newSite(t, web)
 	s.startReady()
+	neutral := slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		return strings.HasPrefix(variable, "NO_COLOR=") || strings.HasPrefix(variable, "CI=") // with these, there are no colours
+	})
 	for _, test := range []struct {
 		name     string
 		env      []string
@@ -242,7 +245,7 @@ func TestStatus_PrintsTextOnTerminalAndJSONElsewhere(t *testing.T) {
 		{"a pipe", []string{"TERM=xterm-256color"}, false, false},
 	} {
 		cmd := exec.Command(command, "status", "--dir", filepath.Join(s.dir, "s"))
-		cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, test.env...)
+		cmd.Env = append(slices.Clip(neutral), test.env...)
 		var out string
 		if test.terminal {
 			out = onTerminal(t, cmd)
@@ -649,7 +652,7 @@ func TestDrain_DryRunShowsProcessesOfGivenNames(t *testing.T) {
 
 // If one group cannot be started, the log says why the others stop.
 func TestRun_LogsWhyGroupCannotBeStarted(t *testing.T) {
-	s := newSite(t, web+"  - {name: broken, command: sh, args: [-c, 'until [ -e DIR/s/web-1.sock ]; do sleep 0.01; done; exit 3'], restart_policy: never}\n")
+	s := newSite(t, web+"  - {name: broken, command: sh, args: [-c, 'until [ -e DIR/s/web-1.sock ]; do sleep 0.1; done; exit 3'], restart_policy: never}\n")
 	d := s.start()
 	testkit.Equal(t, "exit code", d.ends(), 1)
 	if log := d.log(); !strings.Contains(log, `message="launcher: group \"broken\"`) {

@@ -14,7 +14,7 @@ import (
 
 const two = `state_dir: STATE
 process_groups:
-  - {name: a, protocol: signals, command: sh, args: [-c, "trap 'touch DIR/got-{id}' HUP; echo begun {id}; while :; do sleep 0.01; done"]}
+  - {name: a, protocol: signals, command: sh, args: [-c, "trap 'touch DIR/got-{id}' HUP; echo begun {id}; while :; do sleep 0.1; done"]}
   - {name: b, protocol: signals, command: sleep, args: ["1000"]}
 `
 
@@ -43,6 +43,12 @@ func TestOrders_RefusalForOneNameDoesNotPreventOrdersForOthers(t *testing.T) {
 	testkit.Equal(t, "error", stderr, "launcher: not found: group \"mail\"; the groups are [\"a\" \"b\"]\n")
 	testkit.Equal(t, "JSON", stdout, `{"name":"mail","error":"launcher: not found: group \"mail\"; the groups are [\"a\" \"b\"]"}`+"\n"+`{"name":"b","message":"scaling"}`+"\n")
 	s.waitUntil("b has one process", func(h health) bool { return h.Groups[1].Ready == 1 })
+}
+
+// Wrong arguments are refused with an error that says what is wrong, once for all names.
+func TestOrders_RefuseWrongArguments(t *testing.T) {
+	s := newSite(t, two)
+	s.startReady()
 	for _, c := range []struct {
 		args []string
 		want string
@@ -170,8 +176,8 @@ func TestCommands_PrintErrorsAsJSON(t *testing.T) {
 func TestLogs_SortsLinesOfSeveralNamesByTime(t *testing.T) {
 	s := newSite(t, `state_dir: STATE
 process_groups:
-  - {name: a, protocol: signals, command: sh, args: [-c, 'echo one; until [ -e DIR/go ]; do sleep 0.01; done; echo three; exec sleep 1000']}
-  - {name: b, protocol: signals, command: sh, args: [-c, 'until [ -e DIR/go1 ]; do sleep 0.01; done; echo two; exec sleep 1000']}
+  - {name: a, protocol: signals, command: sh, args: [-c, 'echo one; until [ -e DIR/go ]; do sleep 0.1; done; echo three; exec sleep 1000']}
+  - {name: b, protocol: signals, command: sh, args: [-c, 'until [ -e DIR/go1 ]; do sleep 0.1; done; echo two; exec sleep 1000']}
 `)
 	d := s.start()
 	for i, line := range []string{"one", "two", "three"} {

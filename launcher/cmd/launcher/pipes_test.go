@@ -5,7 +5,6 @@ package main_test
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -122,13 +121,16 @@ func full(t *testing.T) *os.File {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.Close(); w.Close() })
-	w.SetWriteDeadline(time.Now().Add(time.Millisecond))
-	for err == nil {
-		_, err = w.Write(make([]byte, 4096))
-	}
-	if !errors.Is(err, os.ErrDeadlineExceeded) {
+	raw, err := w.SyscallConn()
+	if err != nil {
 		t.Fatal(err)
 	}
+	raw.Control(func(fd uintptr) {
+		for err == nil {
+			_, err = syscall.Write(int(fd), make([]byte, 4096))
+		}
+	})
+	testkit.Equal(t, "error of the last write", err, error(syscall.EAGAIN))
 	return w
 }
 

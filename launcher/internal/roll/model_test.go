@@ -24,24 +24,29 @@ func TestNext_ViolatesNoInvariantInAnyStateOfSmallGroups(t *testing.T) {
 			t.Fatalf("ROLL_TROUBLE: %v", err)
 		}
 	}
-	everyConfig(func(c roll.Config) {
-		for policy := roll.Pause; policy <= roll.Continue; policy++ {
-			for canary := range min(c.Desired, 2) {
-				c := c
-				c.OnFailure, c.Canary, c.Retries = policy, canary, c.MaxSurge%2
-				c.MinReady = time.Duration(c.MinHealthy%2) * time.Second
-				trouble := least
-				if c.Desired <= 2 {
-					trouble = max(trouble, 2)
-				}
-				states += explore(t, c, trouble)
-				if canary > 0 && policy != roll.Rollback {
-					c.OnlyForward = true
+	for _, p := range []struct {
+		name   string
+		policy roll.OnFailure
+	}{{"pause", roll.Pause}, {"rollback", roll.Rollback}, {"continue", roll.Continue}} {
+		t.Run(p.name, func(t *testing.T) {
+			everyConfig(func(c roll.Config) {
+				for canary := range min(c.Desired, 2) {
+					c := c
+					c.OnFailure, c.Canary, c.Retries = p.policy, canary, c.MaxSurge%2
+					c.MinReady = time.Duration(c.MinHealthy%2) * time.Second
+					trouble := least
+					if c.Desired <= 2 {
+						trouble = max(trouble, 2)
+					}
 					states += explore(t, c, trouble)
+					if canary > 0 && p.policy != roll.Rollback {
+						c.OnlyForward = true
+						states += explore(t, c, trouble)
+					}
 				}
-			}
-		}
-	})
+			})
+		})
+	}
 	t.Log(states, "states")
 }
 
