@@ -140,7 +140,7 @@ func TestLauncherDeath_RollByUserSupersedesRollOfNextLauncher(t *testing.T) {
 	// The progress deadline does not run while web waits for db, which takes longer than that
 	// deadline.
 	web.Roll.ProgressDeadline = 5 * time.Second
-	db := script("db", 1, "until test -e "+open+"; do sleep 0.01; done; sleep 5.1")
+	db := script("db", 1, "until test -e "+open+"; do sleep 0.1; done; sleep 5.1")
 	cfg.Groups = []launcher.GroupConfig{web, db}
 	h := launchWith(t, cfg)
 	over := make(chan error, 1)
@@ -181,7 +181,7 @@ func TestLauncherDeath_RestartOfWaitingGroupRunsFinishedProcessesAgain(t *testin
 			cfg, pids := orphans(t, jobs)
 			open := filepath.Join(cfg.Dir, "open")
 			cfg.Groups[0].DependsOn = []string{"db"}
-			db := script("db", 1, "until test -e "+open+"; do sleep 0.01; done")
+			db := script("db", 1, "until test -e "+open+"; do sleep 0.1; done")
 			db.HealthCheckTimeout = time.Hour
 			cfg.Groups = append(cfg.Groups, db)
 			h := launchWith(t, cfg)
@@ -213,7 +213,7 @@ func TestLauncherDeath_NextLauncherContinuesRollIfExitIsNotInStateFile(t *testin
 	dir := t.TempDir()
 	ready, pids := dir+"/ready-", dir+"/pid-of-"
 	b := newBrood(t)
-	g := kept(b.of(script("web", 1, "echo $$ >"+pids+"{id}; until test -e "+ready+"{id}; do sleep 0.01; done")))
+	g := kept(b.of(script("web", 1, "echo $$ >"+pids+"{id}; until test -e "+ready+"{id}; do sleep 0.1; done")))
 	cfg := launcher.Config{Dir: shortDir(t), Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}
 	write(t, ready+"web-1")
 	first := startAnother(t, cfg, "roll").checkLine("ready")
@@ -505,7 +505,7 @@ func TestLauncherDeath_GivenUpGroupIsNotRolled(t *testing.T) {
 	web := &cfg.Groups[0]
 	web.Env = append(slices.Clone(web.Env), "NEW=1")
 	web.Restart.CrashLimit, web.DependsOn = 1, []string{"db"}
-	cfg.Groups = append(cfg.Groups, script("db", 1, "until test -e "+open+"; do sleep 0.01; done"))
+	cfg.Groups = append(cfg.Groups, script("db", 1, "until test -e "+open+"; do sleep 0.1; done"))
 	h := launchWith(t, cfg)
 	h.waitForState("web-1", launcher.Ready)
 	st, err := h.Process("web-1")

@@ -18,7 +18,7 @@ func TestConditions_GroupStartsWhenItsDependenciesMeetThem(t *testing.T) {
 	dir := t.TempDir()
 	gate := filepath.Join(dir, "gate")
 	never := runners("slow", 1, "--ready-after", "-1s")
-	migrate := jobThat("migrate", "until [ -e "+gate+" ]; do sleep 0.01; done; touch "+dir+"/migrated")
+	migrate := jobThat("migrate", "until [ -e "+gate+" ]; do sleep 0.1; done; touch "+dir+"/migrated")
 	web := jobThat("web", "[ -e "+dir+"/migrated ] && exec sleep 1000")
 	web.Job = false
 	web.DependsOn = []string{"slow", "migrate"}

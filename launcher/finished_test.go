@@ -57,7 +57,7 @@ func TestFinished_ErrorNamesGroupsThatFailedOrWereNotStarted(t *testing.T) {
 func TestFinished_WaitsWhileProcessRunsOrIsToBeStarted(t *testing.T) {
 	dir := t.TempDir()
 	gate := filepath.Join(dir, "gate")
-	h := launch(t, jobThat("fast", "exit 0"), jobThat("slow", "until [ -e "+gate+" ]; do sleep 0.01; done; [ -e "+gate+"2 ] || { touch "+gate+"2; exit 3; }"))
+	h := launch(t, jobThat("fast", "exit 0"), jobThat("slow", "until [ -e "+gate+" ]; do sleep 0.1; done; [ -e "+gate+"2 ] || { touch "+gate+"2; exit 3; }"))
 	h.waitForEnd("fast-1")
 	ended, cancel := context.WithCancel(soon(t))
 	cancel()

@@ -53,7 +53,7 @@ func TestCrashLoop_GroupBacksOffThenIsGivenUp(t *testing.T) {
 // these failures, so it does not show that processes started now work, and the failures are still
 // counted.
 func TestCrashLoop_ReadyProcessDoesNotResetFailures(t *testing.T) {
-	g := script("web", 2, `case {id} in web-1) ;; *) until [ -e {dir}/go ]; do sleep 0.01; done; exit 3;; esac`)
+	g := script("web", 2, `case {id} in web-1) ;; *) until [ -e {dir}/go ]; do sleep 0.1; done; exit 3;; esac`)
 	g.Restart = launcher.RestartConfig{MinBackoff: 20 * time.Millisecond, MaxBackoff: 80 * time.Millisecond, CrashLimit: 4, ResetAfter: time.Millisecond}
 	h := launch(t, g)
 	h.waitForState("web-1", launcher.Ready)
@@ -430,7 +430,7 @@ func TestDependsOn_WaitingGroupStartsWithReloadedConfiguration(t *testing.T) {
 		g.DependsOn, g.Roll.ProgressDeadline = []string{"db"}, time.Millisecond
 		return g
 	}
-	db := script("db", 1, "until [ -e "+filepath.Join(dir, "go")+" ]; do sleep 0.01; done")
+	db := script("db", 1, "until [ -e "+filepath.Join(dir, "go")+" ]; do sleep 0.1; done")
 	h := launch(t, db, web("first"))
 	h.waitForState("db-1", launcher.Spawning) // the process does not become ready
 	for _, word := range []string{"second", "third"} {

@@ -211,7 +211,7 @@ func TestStartGroup_EndsBackoffPauseAfterFailure(t *testing.T) {
 // A signal reaches the processes of a group, or one process, and only that one.
 func TestSignal_ReachesAllProcessesOfGroupOrOneProcess(t *testing.T) {
 	dir := t.TempDir()
-	g := jobThat("web", "trap 'touch "+dir+"/$SWANSONG_PROCESS_ID.hup' HUP; touch "+dir+"/$SWANSONG_PROCESS_ID; while :; do sleep 0.01; done")
+	g := jobThat("web", "trap 'touch "+dir+"/$SWANSONG_PROCESS_ID.hup' HUP; touch "+dir+"/$SWANSONG_PROCESS_ID; while :; do sleep 0.1; done")
 	g.Desired = 2
 	h := launch(t, g).ready() // a process can create its file before the launcher knows that it runs
 	awaitFile(t, filepath.Join(dir, "web-1"), true)

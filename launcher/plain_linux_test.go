@@ -158,7 +158,7 @@ func TestAuto_RecognizesLifecycleProtocol(t *testing.T) {
 
 // A script that says nothing is ready after a second, and is stopped by SIGTERM.
 func TestAuto_ScriptThatSendsNoMessageIsReadyAfterOneSecond(t *testing.T) {
-	h := launch(t, bash(t, `trap 'exit 0' TERM`, `while :; do sleep 0.01; done`))
+	h := launch(t, bash(t, `trap 'exit 0' TERM`, `while :; do sleep 0.1; done`))
 	e := h.waitForState("main-1", launcher.Ready)
 	if e.Took < time.Second {
 		t.Errorf("it is ready after %v", e.Took)
@@ -180,7 +180,7 @@ func TestAuto_ScriptIsReadyWhenSystemdNotifySaysSo(t *testing.T) {
 	g := bash(t)
 	said := awaits(t, &g)
 	g.Command[2] = strings.Join([]string{`trap 'systemd-notify --stopping --status=bye; exit 0' TERM`, `systemd-notify --status="waiting for the gate"`, "touch " + said,
-		"read line <" + gate, `systemd-notify --ready --status="open"`, `while :; do sleep 0.01; done`}, "\n")
+		"read line <" + gate, `systemd-notify --ready --status="open"`, `while :; do sleep 0.1; done`}, "\n")
 	h := launch(t, g)
 	h.waitForStatus("main-1", "its first status", func(st launcher.Status) bool { return st.Message == "waiting for the gate" })
 	if err := os.WriteFile(gate, []byte("open\n"), 0); err != nil {
@@ -222,7 +222,7 @@ func TestNotify_FollowsMainPID(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h := launch(t, bash(t, `setsid bash -c 'trap "exit 0" TERM; systemd-notify --ready --pid=$$ --status=serving; echo up >`+fifo+`; while :; do sleep 0.01; done' </dev/null &`, "read line <"+fifo)).ready()
+	h := launch(t, bash(t, `setsid bash -c 'trap "exit 0" TERM; systemd-notify --ready --pid=$$ --status=serving; echo up >`+fifo+`; while :; do sleep 0.1; done' </dev/null &`, "read line <"+fifo)).ready()
 	first := h.waitForStatus("main-1", "it has another pid", func(st launcher.Status) bool { return st.Message == "serving" && st.State == launcher.Ready })
 	if command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", first.PID)); err != nil || !strings.Contains(string(command), "trap") || strings.Contains(string(command), "setsid") {
 		t.Errorf("the pid %d is that of %q, %v", first.PID, command, err)
@@ -307,7 +307,7 @@ func TestProbe_ProcessIsOutOfRoutingWhileReadinessProbeFails(t *testing.T) {
 // A process whose liveness probe fails is stopped in good order, and replaced.
 func TestProbe_FailedLivenessReplacesProcess(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad-main-1")
-	g := bash(t, `trap 'exit 0' TERM`, `while :; do sleep 0.01; done`)
+	g := bash(t, `trap 'exit 0' TERM`, `while :; do sleep 0.1; done`)
 	g.LivenessProbe = quick(launcher.Probe{Exec: launcher.ExecAction{Command: []string{"/bin/sh", "-c", "echo it is $SWANSONG_PROCESS_ID; test ! -f " + filepath.Dir(bad) + "/bad-{id}"}}})
 	g.LivenessProbe.FailureThreshold = 1
 	h := launch(t, g).ready()
@@ -418,7 +418,7 @@ func TestLauncherDeath_NextLauncherReceivesMessagesOfAdoptedProcess(t *testing.T
 // launcher has copies of them.
 func TestStart_CopiesConfiguration(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "go")
-	made := bash(t, "while [ ! -e "+file+" ]; do sleep 0.01; done", "exit 3")
+	made := bash(t, "while [ ! -e "+file+" ]; do sleep 0.1; done", "exit 3")
 	g := launcher.DefaultGroup()
 	g.Name, g.Command, g.Protocol, g.Job, g.Restart.Policy = made.Name, made.Command, launcher.Signals, true, launcher.Never
 	g.Shutdown.SuccessCodes = []int{3}

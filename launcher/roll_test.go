@@ -164,7 +164,7 @@ func TestResume_ContinuesPausedRoll(t *testing.T) {
 	if err := h.Resume(ctx, "web", "too early"); !errors.Is(err, launcher.ErrNotPaused) {
 		t.Errorf("Resume without a roll: %v", err)
 	}
-	bad := script("web", 2, "test -e "+fixed+" || exit 3; until [ -e "+fixed+"/go ]; do sleep 0.01; done")
+	bad := script("web", 2, "test -e "+fixed+" || exit 3; until [ -e "+fixed+"/go ]; do sleep 0.1; done")
 	var failure *launcher.RollError
 	if err := h.Roll(ctx, bad, "a bad build"); !errors.As(err, &failure) || failure.RolledBack || failure.Degraded {
 		t.Fatalf("Roll: %v", err)
@@ -351,7 +351,7 @@ func TestScaleDown_StopsOnlyOldProcessWhoseReplacementFailed(t *testing.T) {
 	g := runners("web", 3, "--behavior", "hang")
 	g.Shutdown.Grace, g.Shutdown.Max = time.Hour, time.Hour
 	h := launchWith(t, launcher.Config{Groups: []launcher.GroupConfig{g}, TotalDeadline: 100 * time.Millisecond}).ready()
-	odd := script("web", 3, "test {id} != web-4 || { until [ -e {dir}/go ]; do sleep 0.01; done; exit 3; }")
+	odd := script("web", 3, "test {id} != web-4 || { until [ -e {dir}/go ]; do sleep 0.1; done; exit 3; }")
 	odd.MinHealthy, odd.Roll.OnFailure = launcher.Int(2), launcher.Continue
 	over := begin(h, odd)
 	stops := func() (id string, pid int) {

@@ -69,7 +69,7 @@ func TestRollback_NeverReturnsToRevisionOfSupersededRoll(t *testing.T) {
 func TestRestart_SupersedesRollThatIsStuck(t *testing.T) {
 	open := t.TempDir() + "/open"
 	h := launch(t, runners("web", 1)).ready()
-	stuck := script("web", 1, "test {id} != web-2 || until test -e "+open+"; do sleep 0.01; done")
+	stuck := script("web", 1, "test {id} != web-2 || until test -e "+open+"; do sleep 0.1; done")
 	stuck.Shutdown.Grace = 100 * time.Millisecond // web-2 does not answer the call Shutdown
 	over := begin(h, stuck)
 	h.waitForState("web-2", launcher.Spawning)

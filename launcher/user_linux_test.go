@@ -79,7 +79,7 @@ func TestUser_ProcessOfOtherUserCanUseSocketsOfLauncher(t *testing.T) {
 	if !ok {
 		return
 	}
-	notify, _ := asNobody(t, bash(t, `trap 'systemd-notify --stopping; exit 0' TERM`, `systemd-notify --ready --status="open"`, `while :; do sleep 0.01; done`))
+	notify, _ := asNobody(t, bash(t, `trap 'systemd-notify --stopping; exit 0' TERM`, `systemd-notify --ready --status="open"`, `while :; do sleep 0.1; done`))
 	notify.Protocol = launcher.Notify
 	h := launch(t, sdk, notify, runners("own", 1)).ready()
 	h.waitForAnswer("sdk-1")

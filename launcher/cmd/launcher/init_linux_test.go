@@ -25,7 +25,7 @@ func TestInit_ReapsOrphansAndForwardsSignals(t *testing.T) {
 process_groups:
   - name: web
     command: sh
-    args: [-c, 'sh -c "setsid true & echo \$!" > DIR/orphan; while kill -0 $(cat DIR/orphan); do sleep 0.01; done; exec RUNNER --process-id {id}']
+    args: [-c, 'sh -c "setsid true & echo \$!" > DIR/orphan; while kill -0 $(cat DIR/orphan); do sleep 0.1; done; exec RUNNER --process-id {id}']
     protocol: grpc
 `)
 	inside := s.inPIDNamespace()
@@ -54,7 +54,7 @@ func TestInit_TerminalInterruptsOnceAndNeverSuspends(t *testing.T) {
 process_groups:
   - name: web
     command: sh
-    args: [-c, 'trap "while ! [ -e DIR/go ]; do sleep 0.01; done; exit 0" TERM; echo trapped; while :; do sleep 0.01; done']
+    args: [-c, 'trap "while ! [ -e DIR/go ]; do sleep 0.1; done; exit 0" TERM; echo trapped; while :; do sleep 0.1; done']
     protocol: signals
     shutdown: {max_duration: 1m}
 `)

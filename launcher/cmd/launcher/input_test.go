@@ -110,7 +110,7 @@ func TestRun_ReportsInvalidFileByLineAndKey(t *testing.T) {
 // The file is changed and loaded again while the launcher runs. A later error names the line in the
 // changed file.
 func TestRun_ErrorNamesLineInFileThatWasChangedMeanwhile(t *testing.T) {
-	const file = "state_dir: STATE\nprocess_groups:\n  - {name: web, protocol: grpc, restart_policy: never, command: sh, args: [-c, 'echo up; until [ -e DIR/go ]; do sleep 0.01; done; exit 3']}\n"
+	const file = "state_dir: STATE\nprocess_groups:\n  - {name: web, protocol: grpc, restart_policy: never, command: sh, args: [-c, 'echo up; until [ -e DIR/go ]; do sleep 0.1; done; exit 3']}\n"
 	s := newSite(t, file)
 	d := s.start("-f", s.file())
 	d.waitForLine("up")

@@ -22,7 +22,7 @@ state_dir: STATE
 process_groups:
   - name: web
     command: /bin/bash
-    args: [-c, 'trap "" PIPE; bash -c "trap \"exit 0\" TERM; systemd-notify --ready --pid=\$\$; touch DIR/up; while :; do sleep 0.01; done" </dev/null & until [ -e DIR/up ]; do sleep 0.01; done']
+    args: [-c, 'trap "" PIPE; bash -c "trap \"exit 0\" TERM; systemd-notify --ready --pid=\$\$; touch DIR/up; while :; do sleep 0.1; done" </dev/null & until [ -e DIR/up ]; do sleep 0.1; done']
     protocol: notify
 `)
 	d := s.startReady()
@@ -154,7 +154,7 @@ state_dir: STATE
 process_groups:
   - name: web
     command: /usr/bin/env
-    args: [-i, /bin/sh, -c, 'trap "cat DIR/secret; exit 0" TERM; touch DIR/up; while :; do sleep 0.01; done']
+    args: [-i, /bin/sh, -c, 'trap "cat DIR/secret; exit 0" TERM; touch DIR/up; while :; do sleep 0.1; done']
     env: {API_TOKEN: first-secret}
     protocol: signals
 `)
@@ -197,7 +197,7 @@ state_dir: STATE
 process_groups:
   - name: slow
     command: /bin/sh
-    args: [-c, 'trap "sleep 0.5; exit 0" TERM; touch DIR/up; while :; do sleep 0.01; done']
+    args: [-c, 'trap "sleep 0.5; exit 0" TERM; touch DIR/up; while :; do sleep 0.1; done']
     protocol: signals
 `)
 		d := s.startReady()
@@ -280,7 +280,7 @@ state_dir: STATE
 process_groups:
   - name: web
     command: /bin/sh
-    args: [-c, 'until [ -e DIR/go ]; do sleep 0.01; done; head -c %d /dev/zero | tr "\0" x | fold -w 1000; echo; touch DIR/printed; while :; do sleep 0.01; done']
+    args: [-c, 'until [ -e DIR/go ]; do sleep 0.1; done; head -c %d /dev/zero | tr "\0" x | fold -w 1000; echo; touch DIR/printed; while :; do sleep 0.1; done']
     protocol: signals
 `, 1000*lines))
 	d := s.daemon(exec.Command(command, "run", "-f", s.file()))

@@ -120,14 +120,14 @@ func TestUpgrade_KeepsProcessesTheirOutputAndExitCodes(t *testing.T) {
     logs: {dir: DIR/logs, max_size: 1GiB, buffer: 100MiB}
   - name: kept
     command: /bin/sh
-    args: [-c, 'while [ ! -e DIR/end ]; do sleep 0.01; done; exit 5']
+    args: [-c, 'while [ ! -e DIR/end ]; do sleep 0.1; done; exit 5']
     protocol: signals
     on_launcher_death: keep
     restart_policy: {policy: never}
   - name: job
     kind: job
     command: /bin/sh
-    args: [-c, 'while [ ! -e DIR/end ]; do sleep 0.01; done; exit 7']
+    args: [-c, 'while [ ! -e DIR/end ]; do sleep 0.1; done; exit 7']
     protocol: signals
     restart_policy: {policy: never}
 `)
@@ -184,7 +184,7 @@ state_dir: STATE
 process_groups:
   - name: half
     command: /bin/sh
-    args: [-c, 'printf first-; : > DIR/printed; until [ -e DIR/go ]; do sleep 0.01; done; echo second; exec sleep 1000']
+    args: [-c, 'printf first-; : > DIR/printed; until [ -e DIR/go ]; do sleep 0.1; done; echo second; exec sleep 1000']
     protocol: signals
 `)
 	d := s.startReady()
@@ -272,7 +272,7 @@ func TestUpgrade_KeepsTimeSinceWhichProcessIsInItsState(t *testing.T) {
     shutdown: {max_duration: 1h}
   - name: slow
     command: /bin/sh
-    args: [-c, 'trap "" TERM; while :; do sleep 0.01; done']
+    args: [-c, 'trap "" TERM; while :; do sleep 0.1; done']
     protocol: signals
     shutdown: {max_duration: 1h}
 `)
@@ -509,7 +509,7 @@ func TestUpgrade_GivenUpGroupAndStoppedProcessStayAsTheyWere(t *testing.T) {
     min_healthy_instances: 1
   - name: bad
     command: /bin/sh
-    args: [-c, 'while [ ! -e DIR/end ]; do sleep 0.01; done; exit 1']
+    args: [-c, 'while [ ! -e DIR/end ]; do sleep 0.1; done; exit 1']
     protocol: signals
     restart_policy: {crash_loop_limit: 1}
 `)
