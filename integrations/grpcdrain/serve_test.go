@@ -420,9 +420,10 @@ func TestHealth_IsNotServingAfterStop(t *testing.T) {
 	testkit.Equal(t, "the watch ended", status.Code(err), codes.Unavailable)
 	// The interceptor may end the watch before Serve changes the health. So wait until the listener
 	// is closed: Serve changes the health before that.
-	for {
-		c, err := net.Dial("tcp", r.addr)
+	for dialer, ctx := new(net.Dialer), limit(t); ; {
+		c, err := dialer.DialContext(ctx, "tcp", r.addr)
 		if err != nil {
+			testkit.Equal(t, "Serve has closed the listener", ctx.Err(), nil)
 			break
 		}
 		c.Close()

@@ -368,7 +368,7 @@ func number(t *testing.T, name string, n int) int {
 // concurrently with each pair. If maxSchedules schedules do not suffice to visit all states,
 // exploreAll runs every schedule with at most the given number of preemptions instead.
 func exploreAll(t *testing.T, worlds []start, ops []operation, maxSchedules, preemptions int, others ...operation) {
-	schedules, whole := 0, 0
+	schedules, whole, pairs := 0, 0, 0
 	explore := func(t *testing.T, world start, threads []operation) {
 		x := explorer{preemptions: unbounded, most: maxSchedules, newWorld: world.make, ops: threads}
 		fault := x.run()
@@ -392,6 +392,7 @@ func exploreAll(t *testing.T, worlds []start, ops []operation, maxSchedules, pre
 	for i, a := range ops {
 		passed := t.Run(a.name, func(t *testing.T) {
 			for _, b := range ops[i:] {
+				pairs++
 				for _, world := range worlds {
 					explore(t, world, append([]operation{a, b}, others...))
 				}
@@ -401,6 +402,5 @@ func exploreAll(t *testing.T, worlds []start, ops []operation, maxSchedules, pre
 			return
 		}
 	}
-	pairs := len(ops) * (len(ops) + 1) / 2
 	t.Logf("%d schedules of %d pairs of operations in %d worlds; %d of %d without a bound", schedules, pairs, len(worlds), whole, pairs*len(worlds))
 }

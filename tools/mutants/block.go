@@ -64,7 +64,8 @@ func wrapper(p parsed, f *ast.FuncDecl) (before, after string) {
 }
 
 // readsStack reports whether a body may behave differently in a function literal, because it calls
-// recover, which has to be called by the deferred function itself, or looks at its callers.
+// recover, which has to be called by the deferred function itself, or looks at its callers. It does
+// not find a body that calls another function which skips a number of callers.
 func readsStack(body *ast.BlockStmt) bool {
 	return contains(body, func(n ast.Node) bool {
 		id, ok := n.(*ast.Ident)

@@ -136,7 +136,7 @@ func (r *runner) buildTogether(mutants []*mutant) {
 				!slices.ContainsFunc(s.pkgs, func(pkg string) bool { return path.Base(pkg) == path.Base(b.pkg) })
 		})
 		if i < 0 {
-			s := &set{dir: filepath.Join(r.temp, fmt.Sprintf("shared-%d", len(sets))), flags: b.flags}
+			s := &set{dir: filepath.Join(r.temp, fmt.Sprintf("shared-%d", len(sets))) + string(os.PathSeparator), flags: b.flags}
 			s.build = sync.OnceFunc(func() { r.build(s.dir, r.sharedOverlay(), s.flags, s.pkgs...) })
 			i, sets = len(sets), append(sets, s)
 		}
@@ -144,44 +144,41 @@ func (r *runner) buildTogether(mutants []*mutant) {
 		s.pkgs = append(s.pkgs, b.pkg)
 		r.programs[b] = sync.OnceValues(func() (string, string) {
 			s.build()
-			if file := programFile(s.dir, b.pkg); file != "" {
-				return file, ""
+			file := s.dir + path.Base(b.pkg) + ".test"
+			if _, err := os.Stat(file); err != nil {
+				return r.buildAlone(b) // returns the error of this package
 			}
-			return r.buildAlone(b) // returns the error of this package
+			return file, ""
 		})
 	}
 }
 
 // buildAlone builds one test program, and returns the output of the compiler if that fails.
 func (r *runner) buildAlone(b baseline) (file, complaint string) {
-	dir, err := os.MkdirTemp(r.temp, "program-")
-	if err != nil {
-		return "", err.Error()
+	r.mu.Lock()
+	r.built++
+	file = filepath.Join(r.temp, fmt.Sprintf("program-%d.test", r.built))
+	r.mu.Unlock()
+	if complaint = r.build(file, b.overlay, b.flags, b.pkg); complaint != "" {
+		return "", complaint
 	}
-	complaint = r.build(dir, b.overlay, b.flags, b.pkg)
-	return programFile(dir, b.pkg), complaint
+	return file, ""
 }
 
-// programFile returns the name of the test program of a package in the folder dir, or "" if it is
-// not there.
-func programFile(dir, pkg string) string {
-	file := filepath.Join(dir, path.Base(pkg)+".test")
-	if _, err := os.Stat(file); err != nil {
-		return ""
-	}
-	return file
-}
-
-// build builds the test programs of packages into the folder dir, and returns the output of the go
-// command. vet is off because it would reject many mutants.
-func (r *runner) build(dir, overlay, flags string, pkgs ...string) (output string) {
+// build builds the test programs of packages into a file or, if its name ends with a separator, a
+// folder. It returns the output of the go command, or "" if all is well. vet is off because it
+// would reject many mutants.
+func (r *runner) build(file, overlay, flags string, pkgs ...string) (complaint string) {
 	r.builds <- struct{}{}
 	defer func() { <-r.builds }()
-	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-w", "-o", dir + string(os.PathSeparator), "-overlay=" + overlay}, strings.Fields(flags)...)
+	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-w", "-o", file, "-overlay=" + overlay}, strings.Fields(flags)...)
 	cmd := exec.CommandContext(r.ctx, "go", append(args, pkgs...)...)
 	cmd.Dir = r.root
-	out, _ := cmd.CombinedOutput()
-	return r.shorten(string(out))
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return ""
+	}
+	return r.shorten(string(out) + err.Error())
 }
 
 // shorten returns output without the name of the temporary folder.

@@ -67,6 +67,7 @@ type runner struct {
 	mu        sync.Mutex
 	baselines map[baseline]func() outcome
 	programs  map[baseline]func() (file, complaint string)
+	built     int          // number of programs that were built alone
 	alone     atomic.Int32 // number of mutants that were built into a program of their own
 }
 

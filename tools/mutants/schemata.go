@@ -36,13 +36,14 @@ const (
 	noMutant = "-"
 )
 
-// Code replaces the body of a function, or the initial value of a variable.
+// A code replaces the body of a function, or the initial value of a package-level variable.
 type code struct {
-	at   int    // offset of the original body, after its opening brace; for a variable, the end of the file
+	at   int    // offset of the original body, after its opening brace; the end of the file for a value
 	text string // the new text of the body between its braces, or of the value
 	// before and after are written around the text, so that together they are statements that do
 	// what the original code would do with the new text.
 	before, after string
+	isValue       bool
 }
 
 // buildShared writes an overlay with all mutants that can be in the same test program, and marks
@@ -182,8 +183,8 @@ func diffBody(old, now parsed, f *ast.FuncDecl, to ast.Decl) (c code, ok bool) {
 
 // diffValue returns an assignment of the new value of a package-level variable. ok is false if the
 // declarations differ elsewhere. The shared program assigns the value after it has initialized all
-// variables. If another variable is computed from it, the mutant may survive there, and is then run
-// alone.
+// variables. So a variable that is computed from this one keeps its value: the mutant may survive
+// there, and is then run alone.
 func diffValue(old, now parsed, d *ast.GenDecl, to ast.Decl) (c code, ok bool) {
 	e, ok := to.(*ast.GenDecl)
 	if !ok || d.Tok != token.VAR || e.Tok != token.VAR || len(d.Specs) != len(e.Specs) {
@@ -195,8 +196,8 @@ func diffValue(old, now parsed, d *ast.GenDecl, to ast.Decl) (c code, ok bool) {
 			continue
 		}
 		from, to := v.Values[0], w.Values[0]
-		return code{at: len(old.text), text: now.slice(to.Pos(), to.End()), before: w.Names[0].Name + " = "},
-			old.slice(d.Pos(), from.Pos()) == now.slice(e.Pos(), to.Pos()) && old.slice(from.End(), d.End()) == now.slice(to.End(), e.End())
+		return code{at: len(old.text), text: now.slice(to.Pos(), to.End()), before: w.Names[0].Name + " = ", isValue: true},
+			len(w.Names) == 1 && old.slice(d.Pos(), from.Pos()) == now.slice(e.Pos(), to.Pos()) && old.slice(from.End(), d.End()) == now.slice(to.End(), e.End())
 	}
 	return code{}, false
 }
@@ -239,8 +240,8 @@ func (r *runner) writeShared(changes map[*mutant]map[string][]code) (dirs []stri
 		for i, c := range choices {
 			out.Write(text[end:c.at])
 			end = c.at
-			statement := fmt.Sprintf("if mutant%d {%s/*line %s.mutant:1:1*/%s%s};", ids[c.m], c.before, c.m.name, c.text, c.after)
-			if c.at == len(text) {
+			statement := fmt.Sprintf("if mutant%d {/*line %s.mutant:1:1*/%s%s%s};", ids[c.m], c.m.name, c.before, c.text, c.after)
+			if c.isValue {
 				fmt.Fprintf(&out, "\nfunc init() {%s}\n", statement)
 				continue
 			}

@@ -125,12 +125,14 @@ func full(t *testing.T) *os.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw.Control(func(fd uintptr) {
-		for err == nil {
-			_, err = syscall.Write(int(fd), make([]byte, 4096))
+	var last error
+	err = raw.Control(func(fd uintptr) {
+		for last == nil {
+			_, last = syscall.Write(int(fd), make([]byte, 4096))
 		}
 	})
-	testkit.Equal(t, "error of the last write", err, error(syscall.EAGAIN))
+	testkit.Equal(t, "error", err, nil)
+	testkit.Equal(t, "error of the last write", last, error(syscall.EAGAIN))
 	return w
 }
 
