@@ -58,7 +58,7 @@ func newCloseLimit(ctx context.Context, force func(cause error)) (limit context.
 		force(context.Cause(ctx))
 	}
 	limit, end := context.WithCancelCause(context.Background())
-	timeout := forceTimeout // not read in the function below, which may still run when Close has returned
+	timeout := forceTimeout // the function below may still run when a test sets forceTimeout again
 	unregister := context.AfterFunc(ctx, func() {
 		force(context.Cause(ctx))
 		t := time.NewTimer(timeout)

@@ -97,7 +97,7 @@ func (t testCommand) splitFlags() (build, run []string) {
 // program builds the test program of a package, once for all baselines and mutants that use it. If
 // the build fails, program returns the output of the compiler.
 func (r *runner) program(b baseline) (file, complaint string) {
-	b = b.program()
+	b = b.programKey()
 	r.mu.Lock()
 	once := r.programs[b]
 	if once == nil {
@@ -108,8 +108,8 @@ func (r *runner) program(b baseline) (file, complaint string) {
 	return once()
 }
 
-// program returns the key of the program that runs the test.
-func (b baseline) program() baseline {
+// programKey returns the key of the program that runs the test.
+func (b baseline) programKey() baseline {
 	build, _ := b.splitFlags()
 	b.testCommand = testCommand{pkg: b.pkg, flags: strings.Join(build, " ")}
 	return b
@@ -125,7 +125,7 @@ func (r *runner) buildTogether(mutants []*mutant) {
 	}
 	var sets []*set
 	for _, m := range slices.Backward(mutants) { // in the order in which runAll starts them
-		b := baseline{m.testCommand, r.sharedOverlay()}.program()
+		b := baseline{m.testCommand, r.sharedOverlay()}.programKey()
 		if !m.shared || r.programs[b] != nil {
 			continue
 		}

@@ -40,6 +40,12 @@ func Half(x int) int {
 func Quarter(x int) int {
 	return half.Of(half.Of(x))
 }
+
+type length int
+
+func Twice(length length) length {
+	return 2 * length
+}
 `,
 	"o/text": "embedded\ntext\n",
 	"o/inside_test.go": `package o
@@ -406,6 +412,7 @@ func TestBuildShared_SelectsMutantsForSharedProgram(t *testing.T) {
 		inO("value", test+"in: var answer\n-answer = 42\n+answer = 43\n"),
 		inO("type", test+"in: var answer\n-answer = 42\n+answer int32 = 42\n"),
 		inN("recovers", half+"x, y := x/2, recover()\n+_ = y\n+return x\n"),
+		inN("parameter-hides-its-type", test+"in: func Twice\n-return 2 * length\n+length, two := length, 2\n+_ = two\n+return length\n"),
 		inN("redeclares-parameter", half+"var x int\n+return x\n"),
 		inN("falls-through", half+"x /= 2\n"),
 		inN("reuses-parameter", half+"x, y := x/2, x\n+_ = y\n+return x\n"),
