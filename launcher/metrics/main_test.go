@@ -57,12 +57,18 @@ func runners(name string, desired int, args ...string) launcher.GroupConfig {
 // launch starts a launcher, and stops it at the end of the test.
 func launch(t *testing.T, groups ...launcher.GroupConfig) *launcher.Manager {
 	t.Helper()
+	return launchIn(t, shortDir(t), groups...)
+}
+
+// shortDir returns a new directory for a launcher.
+func shortDir(t *testing.T) string {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "swm") // the path of t.TempDir may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	return launchIn(t, dir, groups...)
+	return dir
 }
 
 func launchIn(t *testing.T, dir string, groups ...launcher.GroupConfig) *launcher.Manager {

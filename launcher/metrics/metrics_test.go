@@ -164,11 +164,7 @@ func TestCollector_CountsLivenessFailures(t *testing.T) {
 
 // The metric is 1 for as long as the state file cannot be written.
 func TestCollector_ReportsUnwritableStateFile(t *testing.T) {
-	dir, err := os.MkdirTemp("", "swm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := shortDir(t)
 	m := launchIn(t, dir, runners("web", 1))
 	events, done := m.Watch()
 	defer done()
@@ -203,21 +199,35 @@ func TestCollector_ReportsUnwritableStateFile(t *testing.T) {
 
 // The events that a slow watcher misses are counted.
 func TestCollector_CountsEventsThatSlowWatcherMissed(t *testing.T) {
-	g := group("loop", 1, "")
+	g := group("loop", 0, "")
 	g.Command = []string{"false"}
-	// With these limits, the group causes more events than the launcher keeps for a slow watcher.
-	g.Restart.CrashLimit, g.Restart.MaxBackoff = 350, time.Millisecond
-	m := launch(t, g)
+	g.Restart.CrashLimit, g.Restart.MaxBackoff = 5, time.Millisecond
+	dir := shortDir(t)
+	m := launchIn(t, dir, g)
 	_, done := m.Watch() // these events are never read, so the watcher is too slow
 	defer done()
+	ctx := soon(t)
+	reload := func() {
+		t.Helper()
+		if err := m.Reload(ctx, launcher.Config{Dir: dir, Groups: []launcher.GroupConfig{g}}, "one more event"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Each reload causes an event. 1100 events are more than the launcher keeps for a watcher.
+	for range 1100 {
+		reload()
+	}
 	events, stopped := m.Watch()
 	defer stopped()
+	// The slow watcher misses the crashes that follow, but the collector counts them.
+	g.Desired = 1
+	reload()
 	await(t, m, events, "loop", func(h launcher.Health) bool { return h.GivenUp })
 	got := gather(t, registry(t, m))
 	if got["events_missed_total"] == 0 {
-		t.Errorf("no event was missed after %v ends", got["ends_total loop CRASHED"])
+		t.Error("no event was missed")
 	}
-	testkit.Equal(t, "ends", got["ends_total loop CRASHED"], 350.0)
+	testkit.Equal(t, "ends", got["ends_total loop CRASHED"], 5.0)
 }
 
 // The metrics can be scraped over HTTP until the last process has ended.

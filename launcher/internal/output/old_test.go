@@ -16,7 +16,14 @@ func TestTrim_RemovesManyLogsInLinearTime(t *testing.T) {
 		files[fmt.Sprintf("web-%d.log", n+1)] = &fstest.MapFile{}
 	}
 	const dir = "/dev/null/logs" // no file can exist at this path, so removals fail
-	g := NewLogs(nil, nil).Group("web", keep, func(string, string) bool { return false })
+	checks := 0
+	g := NewLogs(nil, nil).Group("web", keep, func(string, string) bool {
+		// trim checks all logs once, and each log again just before it removes it.
+		if checks++; checks > 2*many {
+			t.Fatalf("trim made more than %d checks for %d logs", 2*many, many)
+		}
+		return false
+	})
 	g.earlier = scanLogs(files, dir, "web")
 	if len(g.earlier) != many {
 		t.Errorf("found %d logs, want %d", len(g.earlier), many)
