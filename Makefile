@@ -49,16 +49,14 @@ test: ## run the tests of the root module
 	$(GO) test -vet=off -tags packedtrace ./internal/packed # with rare interleavings made frequent
 
 # The oldest supported release of Go, and the newest. The packages tested depend on what the standard library does
-# inside: package context in the core, HTTP/2 and os/signal in the others. The others are tested with the newest release
-# only, because the oldest differs by bug fixes from the one that runs all tests. None of the tests needs cgo, for which
-# gcc would have to compile a part of each standard library.
+# inside: package context in the core, HTTP/2 and os/signal in the others. None of the tests needs cgo, for which gcc
+# would have to compile a part of each standard library.
 OLDEST := go$(shell sed -n 's/^go //p' go.mod).0
 NEWEST := go1.27.4
-releases: ## run the tests of the core with the oldest supported release of Go, and of httpdrain too with the newest
+releases: ## run the tests of the core, graceful and httpdrain with the oldest and the newest supported release of Go
 	@for release in $(OLDEST) $(NEWEST); do \
 		if [ -z "$$CI" ] && ! GOTOOLCHAIN=$$release $(GO) version >/dev/null 2>&1; then echo "releases: skipped: $$release cannot be downloaded"; continue; fi; \
-		packages="./ctxshutdown ./internal/packed"; [ $$release = $(OLDEST) ] || packages="$$packages ./graceful ./httpdrain"; \
-		(set -x; CGO_ENABLED=0 GOWORK=off GOTOOLCHAIN=$$release $(GO) test -vet=off $$packages) || exit; \
+		(set -x; CGO_ENABLED=0 GOWORK=off GOTOOLCHAIN=$$release $(GO) test -vet=off ./ctxshutdown ./internal/packed ./graceful ./httpdrain) || exit; \
 	done
 
 servers: ## install the language servers for the tests of lspconn, in pinned versions, into bin/lsp
@@ -151,9 +149,9 @@ lint: ## check gofmt, mutants -check, the limits of files, functions and comment
 	$(GO) run ./tools/limits
 	GOOS=linux $(GO) vet $(ALL)
 	@for os in darwin windows; do \
-		echo "GOOS=$$os go vet work, without bench and the tests of exports and of the dashboard"; \
+		echo "GOOS=$$os go vet work, without the tests of exports and of the dashboard"; \
 		list=$$(GOOS=$$os $(GO) list $(ALL)) || exit 1; \
-		GOOS=$$os $(GO) vet $$(echo "$$list" | grep -v '^$(ROOT)/\(bench$$\|$(SAME)\)') || exit 1; \
+		GOOS=$$os $(GO) vet $$(echo "$$list" | grep -v '^$(ROOT)/\($(SAME)\)') || exit 1; \
 	done
 	GOOS=freebsd $(GO) vet ./internal/proc
 	GOARCH=386 $(GO) vet ./...
