@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -31,7 +32,11 @@ func passGate(w io.Writer, rows []row, measure func(r row, rounds int) result) b
 		for _, rounds := range attempts {
 			res := measure(r, rounds)
 			fault = res.fault()
-			line := fmt.Sprintf("%-72s", r.what)
+			what := r.what
+			if r.oneProcessor {
+				what += " (one processor)"
+			}
+			line := fmt.Sprintf("%-72s", what)
 			if r.alone != nil && 2*res.counted < rounds {
 				fmt.Fprintln(w, line+" skipped: no contention on this machine")
 				fault = ""
@@ -53,6 +58,14 @@ func passGate(w io.Writer, rows []row, measure func(r row, rounds int) result) b
 		fmt.Fprintf(w, "gate: rows that are too slow, or allocate more or less than stated: %d, after %d rounds each\n", failed, slices.Max(attempts))
 	}
 	return failed == 0
+}
+
+// measureForGate calls measure, on one processor if r.oneProcessor is set.
+func measureForGate(r row, rounds int) result {
+	if r.oneProcessor {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	}
+	return measure(r, rounds)
 }
 
 // hasExactAllocs reports whether each operation makes the same number of allocations.

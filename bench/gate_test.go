@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -70,5 +72,16 @@ func TestGate_FailsOnlyIfRowIsSlowInRepeatedMeasurements(t *testing.T) {
 				t.Errorf("%d lines for %d measurements:\n%s", n, len(measured), &out)
 			}
 		})
+	}
+}
+
+func TestGate_MeasuresRowOnOneProcessorIfRowSaysSo(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	for one, want := range map[bool]int{false: 2, true: 1} {
+		measured := 0
+		ours := func() func(int) { return func(int) { measured = runtime.GOMAXPROCS(0) } }
+		measureForGate(row{ours: ours, oneProcessor: one, once: true}, 1)
+		testkit.Equal(t, fmt.Sprintf("processors if oneProcessor is %t", one), measured, want)
+		testkit.Equal(t, "processors afterwards", runtime.GOMAXPROCS(0), 2)
 	}
 }

@@ -39,6 +39,13 @@ type row struct {
 	warm   bool // call the timed function once before it is timed, and after the garbage collection; see loopRows
 	often  int  // a factor for the number of rounds; 0 means 1
 	steady int  // a timed run lasts this many times as long as in other rows; 0 means 1
+
+	// oneProcessor makes the flag -gate measure the row on one processor. Set it for operations
+	// that run one after the other, but not together with alone. With two processors, the scheduler
+	// sometimes moves one of the goroutines, or the garbage collector, to the second one. On a
+	// virtual machine, the ratio then varies by a factor of two. The tables show the row with all
+	// processors.
+	oneProcessor bool
 }
 
 // rare is the value of the field allocs for an operation that allocates memory only now and then.

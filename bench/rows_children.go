@@ -14,7 +14,7 @@ import (
 func childRows() (rs []row) {
 	for _, siblings := range []int{0, 1_000, 100_000} {
 		rs = append(rs, row{
-			what: fmt.Sprintf("child + cancel, %d live siblings", siblings), peer: "context.WithCancel + cancel, the same", limit: 0.75, gate: 1.2, allocs: 2,
+			what: fmt.Sprintf("child + cancel, %d live siblings", siblings), peer: "context.WithCancel + cancel, the same", limit: 0.75, gate: 1, allocs: 2, oneProcessor: true,
 			ours:  func() func(int) { return newFamily(siblings, guardedChild).run },
 			their: func() func(int) { return newFamily(siblings, stdChild).runStd },
 		})

@@ -22,12 +22,12 @@ func endRows() []row {
 	var others background
 	return []row{
 		{
-			what: "last Release until Wait returns", peer: "close of a channel until its receiver continues", limit: 2, once: true, each: handovers,
+			what: "last Release until Wait returns", peer: "close of a channel until its receiver continues", limit: 2, gate: 2.4, once: true, each: handovers, oneProcessor: true,
 			ours:  func() func(int) { return waitForScopes(context.Background()) },
 			their: func() func(int) { return waitForChannels(context.Background()) },
 		},
 		{
-			what: "last Release until Wait with a timeout returns", peer: "close of a channel until select with ctx.Done continues", limit: 2, once: true, each: handovers,
+			what: "last Release until Wait with a timeout returns", peer: "close of a channel until select with ctx.Done continues", limit: 2, gate: 2.4, once: true, each: handovers, oneProcessor: true,
 			ours:  func() func(int) { return waitForScopes(timeout()) },
 			their: func() func(int) { return waitForChannels(timeout()) },
 		},
