@@ -32,12 +32,13 @@ demo: ## run a web service under load and stop it in three ways; on a terminal, 
 demo-launcher: ## run two groups of processes under load, replace, kill and hang some, and report lost requests
 	$(GO) run ./launcher/demo
 
-quick: ## check a change in under two minutes: gofmt, go vet, mutants -check and the tests of the root module
+# -p 4 because many tests mostly wait. The tests of real language servers take a minute; make test runs them.
+quick: ## check a change in under two minutes: gofmt, go vet, mutants -check and tests of the root module, without real language servers
 	@files=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) || exit 1; \
 	if [ -n "$$files" ]; then echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) run ./tools/mutants -check
-	$(GO) test -vet=off ./...
+	$(GO) test -vet=off -p 4 -skip '^TestRealServers_' ./...
 
 # -vet=off here and below, because make lint vets all packages.
 test: ## run the tests of the root module
