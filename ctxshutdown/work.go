@@ -116,7 +116,7 @@ func (s *Swansong) Force(cause error) *Completion {
 	return s.completion()
 }
 
-// forceCause returns the cause of the Force of s or an ancestor, nil if there was none. Once
+// forceCause returns the cause with which Force was called on s or an ancestor, or nil. Once
 // forceCause has returned a cause, it always returns the same cause.
 func (s *Swansong) forceCause() error {
 	if cause := s.forced.Load(); cause != nil {

@@ -18,7 +18,7 @@ import (
 
 // A handler creates a scope from the context of its request. The summary names the guards of that
 // scope and the request separately. If a server has no request, the summary counts its connections.
-func TestSummary_CountsScopeCreatedByHandlerBesideItsRequest(t *testing.T) {
+func TestSummary_CountsRequestAndScopeThatItsHandlerCreates(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	v := start(t, handler(func(w http.ResponseWriter, r *http.Request) {
 		export, _ := ctxshutdown.WithCancel(r.Context(), ctxshutdown.WithName("export"))

@@ -15,8 +15,8 @@ import (
 
 var errFault = errors.New("injected")
 
-// faults are the ways in which a function that is given as an option can fail to return. Each has a
-// text that the error message must then contain.
+// faults are the ways in which a function that is given as an option can end without returning. For
+// each there is a text that the error message must then contain.
 var faults = map[string]struct {
 	do   func()
 	want string

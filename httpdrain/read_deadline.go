@@ -37,8 +37,8 @@ type readDeadline struct {
 }
 
 // setReadDeadline sets a read deadline that code other than the drain has requested. After endReads
-// it does nothing: the server lifts its own deadline before it waits for a request, and would lift
-// the deadline of endReads as well.
+// it does nothing. Otherwise the server, which removes its own deadline before it waits for a
+// request, would also remove the deadline that endReads has set.
 func (c *conn) setReadDeadline(t time.Time) (err error) {
 	d := &c.deadline
 	if t.IsZero() && d.isLifted.Load() {

@@ -195,8 +195,8 @@ func TestLauncherDeath_RestartOfWaitingGroupRunsFinishedProcessesAgain(t *testin
 			if err := h.Restart(soon(t), "job", "once more"); err != nil {
 				t.Fatal(err)
 			}
-			// The state file has no finished processes any more, so the jobs run even if the
-			// launcher is killed now.
+			// The state file no longer says that the jobs have finished. So the next launcher runs
+			// them even if this one is killed now.
 			awaitInFile(t, statefile.Path(cfg.Dir), `"number":2}`)
 			write(t, open)
 			h.allReady("job", 2)

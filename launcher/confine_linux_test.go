@@ -153,7 +153,7 @@ func TestRlimits_AreSetForProcess(t *testing.T) {
 	testkit.Equal(t, "limits", outputOf(t, g, file, cfg), "100\n200\n0\n0")
 	var wrong *launcher.ConfigError
 	_, err := launcher.Start(t.Context(), launcher.Config{Dir: shortDir(t), Groups: []launcher.GroupConfig{g}})
-	if !errors.As(err, &wrong) || wrong.Field != "Rlimits" || wrong.Rule != "need Config.Helper, which sets them in the process" {
+	if !errors.As(err, &wrong) || wrong.Field != "Rlimits" || wrong.Rule != "need Config.Helper, the program that sets the limits in the process" {
 		t.Errorf("without a helper: %v", err)
 	}
 	var own syscall.Rlimit

@@ -177,8 +177,8 @@ func TestStateFile_ProcessMissingBecauseDiskIsFullEndsWithLauncher(t *testing.T)
 	}
 }
 
-// A launcher starts although the disk is full, adopts what an earlier launcher has kept, and writes
-// the state file when there is room.
+// A launcher starts although the disk is full, adopts the processes that an earlier launcher left
+// running, and writes the state file when there is room.
 func TestStart_SucceedsWithAlarmWhenDiskIsFull(t *testing.T) {
 	b, d := newBrood(t), newDisk(t)
 	cfg := launcher.Config{Dir: d.dir, Guardian: guardianCommand, Groups: []launcher.GroupConfig{kept(b.of(runners("web", 1)))}}
@@ -196,7 +196,7 @@ func TestStart_SucceedsWithAlarmWhenDiskIsFull(t *testing.T) {
 
 // A process that the launcher reaches over TCP is also replaced while the disk is full. The
 // launcher cannot record the port that the new process reports.
-func TestStateFile_FullDiskDoesNotPreventReplacementReachedOverTCP(t *testing.T) {
+func TestStateFile_FullDiskDoesNotPreventReplacementOfProcessUsingTCP(t *testing.T) {
 	d := newDisk(t)
 	g := kept(overTCP(runners("web", 1), launcher.TLS(mtlstest.New(t).Issue(t, "web"))))
 	h := launchWith(t, launcher.Config{Dir: d.dir, Guardian: guardianCommand, Groups: []launcher.GroupConfig{g}}).ready()

@@ -72,7 +72,7 @@ func writeTimes(path string, t drainTimes) {
 	}
 }
 
-// awaitTimes waits until the file at path has times that want accepts, and returns them.
+// awaitTimes waits until the function want accepts the times in the file at path, and returns them.
 func awaitTimes(t *testing.T, path string, want func(drainTimes) bool) (got drainTimes) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), tooLong)

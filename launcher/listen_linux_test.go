@@ -104,7 +104,7 @@ func TestKeptListener_AddressThatKeptProcessUsesIsRefused(t *testing.T) {
 	next.Listen = []launcher.Listen{{Address: "127.0.0.1:" + port}}
 	cfg.Groups = []launcher.GroupConfig{next}
 	_, err := launcher.Start(context.Background(), cfg)
-	want := `processes of group "web", which an earlier launcher has kept, listen on tcp :` + port + `: start the launcher without group "next" until they have ended, or choose another address`
+	want := `processes of group "web", which an earlier launcher left running, listen on tcp :` + port + `: start the launcher without group "next" until they have ended, or choose another address`
 	if said := refused(t, err); !strings.HasSuffix(said, want) {
 		t.Errorf("%q does not say %q", said, want)
 	}
@@ -131,7 +131,7 @@ func TestKeptListener_OnPort0IsTakenOverIfNewConfigHasItsActualPort(t *testing.T
 	first.kill()
 
 	_, port, _ := net.SplitHostPort(has)
-	leaves := `processes of group "web", which an earlier launcher has kept, listen on tcp 127.0.0.1:0, which is ` + has +
+	leaves := `processes of group "web", which an earlier launcher left running, listen on tcp 127.0.0.1:0, which is ` + has +
 		`: start the launcher without group "next" until they have ended, or choose another address`
 	stays := func(wants string) string {
 		return `group "web" already listens on tcp 127.0.0.1:0, which conflicts with tcp ` + wants + `; choose another address`

@@ -58,7 +58,7 @@ func (m *Manager) Signal(name string, sig syscall.Signal, reason string) (ids []
 	} else {
 		p, err := m.process(name)
 		if err != nil {
-			return nil, fmt.Errorf("%w: neither a group nor a process has the name %q; launcher status lists them", ErrNotFound, name)
+			return nil, fmt.Errorf("%w: neither a group nor a process has the name %q; run launcher status to list them", ErrNotFound, name)
 		}
 		all = append(all, p.Process)
 	}

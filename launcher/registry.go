@@ -162,7 +162,7 @@ func (r *registry) process(id string) (member, error) {
 	if p, ok := r.processes[id]; ok {
 		return p, nil
 	}
-	return member{}, fmt.Errorf("%w: process %q; launcher status lists the processes", ErrNotFound, id)
+	return member{}, fmt.Errorf("%w: process %q; run launcher status to list the processes", ErrNotFound, id)
 }
 
 // allProcesses returns the processes, in no order.

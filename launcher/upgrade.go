@@ -87,8 +87,8 @@ func (u *upgrader) upgrade(ctx context.Context, program, reason, id string, dry 
 		return fail(err)
 	}
 	defer m.host.Gate.Open()
-	// Catch signals from now on: a signal that comes after the last check whether the launcher is
-	// being stopped, which follows below, must not be lost.
+	// Catch signals from now on. The code below checks for the last time whether the launcher is
+	// being stopped. A signal that comes after this check must not be lost.
 	signals := upgrade.CatchSignals()
 	defer signals.Stop()
 	open, resume, err := u.suspend()

@@ -410,7 +410,7 @@ func TestClose_NamesSignalThatEndedServer(t *testing.T) {
 	})
 }
 
-// A slowToExit is a process that SIGTERM ends, so slowly that SIGKILL is sent as well.
+// A slowToExit is a process that ends because of SIGTERM, but so slowly that SIGKILL is sent too.
 type slowToExit struct{ *inProcess }
 
 func (s *slowToExit) End(at deadlines) (exit, error) {

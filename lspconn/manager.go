@@ -34,7 +34,7 @@ type Manager struct {
 	deadline time.Time // the deadline for closing all connections; zero until it is known
 }
 
-// An entry contains the state of the manager for one key.
+// An entry contains what the manager knows about the server for one key.
 type entry struct {
 	lock     chan struct{} // contains a token while a goroutine starts or restarts the server
 	conn     *Conn         // nil until the server is first started; written while lock and Manager.mu are held

@@ -109,7 +109,8 @@ process_groups:
 	}
 }
 
-// A diff says "rolls the group" of exactly the settings whose change replaces the processes.
+// A diff says "rolls the group" beside a changed setting if, and only if, the change replaces the
+// processes.
 func TestDiff_SaysRollsExactlyForSettingsWhoseReloadReplacesProcesses(t *testing.T) {
 	// Leave out Name, because a group with another name is another group. Leave out Env and
 	// Conditions, because each name in them is a key of its own.

@@ -147,7 +147,7 @@ func (g group) service() string {
 	return u.String()
 }
 
-// setType says when systemd considers a process as started. Only units of Type=notify and oneshot
+// setType says when systemd considers a process started. Only units of Type=notify and oneshot
 // make others wait for more than the start of the program.
 func (u *unit) setType(g group) {
 	switch {

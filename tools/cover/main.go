@@ -62,8 +62,8 @@ func run(dirs []string, profile string, w io.Writer) error {
 	}
 	found := map[string]block{}
 	var blocks []block
-	// A block that runs only if two goroutines meet at one instant may need several runs of the
-	// tests.
+	// A block of code that runs only if two goroutines race in a certain way may be executed in one
+	// run of the tests and not in another.
 	for range 3 {
 		var err error
 		if blocks, err = measure(dirs, profile, found); err != nil {

@@ -195,8 +195,8 @@ type result struct {
 	took             time.Duration
 }
 
-// runTest runs the test in a program count times, or until it fails. For the parameter chosen, see
-// command.
+// runTest runs a test up to count times, until it fails. The test is in the given program. The
+// method command describes the parameter chosen.
 func (r *runner) runTest(t testCommand, count int, timeout time.Duration, program, chosen string) (res result) {
 	r.runs <- struct{}{}
 	defer func() { <-r.runs }()

@@ -123,7 +123,7 @@ type streamWait struct {
 	forced, completed <-chan struct{}
 }
 
-// hasEnded reports whether the scope is complete or forced, so that the next event is the last one.
+// hasEnded reports whether the scope is complete or forced. If it is, one event follows, the last.
 func (sw *streamWait) hasEnded() bool {
 	if sw.forced == nil && sw.scope.Err() != nil {
 		sw.stopped, sw.forced, sw.completed = nil, sw.scope.Work().Done(), sw.scope.Completion().Done()

@@ -33,7 +33,7 @@ func TestRatio_MarksMedianBelowTargetAsMissed(t *testing.T) {
 	}
 }
 
-// The measurement itself works: a client of a fast network loses no request.
+// The measurement itself loses no request: on a network without delay, every request is answered.
 func TestStopFarClients_WithoutNetworkDelayCountsNoLostRequest(t *testing.T) {
 	if got := stopFarClients(httpdrainServe, 3, 0, 100*time.Millisecond, 400*time.Millisecond); !strings.HasPrefix(got, "0 (") {
 		t.Errorf("lost %s, want none", got)

@@ -188,7 +188,7 @@ func dryRun(ctx context.Context, to pb.LauncherAdminInterfaceClient, name string
 		all = append(all, out.GetProcesses()...)
 	}
 	if unknown == len(requests) {
-		return nil, fmt.Errorf("launcher: neither a group nor a process has the name %q; status lists them", name)
+		return nil, fmt.Errorf("launcher: neither a group nor a process has the name %q; run launcher status to list them", name)
 	}
 	return all, nil
 }

@@ -475,7 +475,7 @@ func TestWatch_ExitsWith0OnInterrupt(t *testing.T) {
 }
 
 // Shells complete the names of groups and processes.
-func TestCompletion_OffersNamesOfGroupsAndProcesses(t *testing.T) {
+func TestShellCompletion_OffersNamesOfGroupsAndProcesses(t *testing.T) {
 	s := newSite(t, web)
 	s.startReady()
 	for _, shell := range []string{"bash", "zsh", "fish"} {

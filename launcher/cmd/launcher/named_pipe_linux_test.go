@@ -133,7 +133,7 @@ func TestRecover_RefusesNamedPipe(t *testing.T) {
 	t.Cleanup(func() { release(state) })
 	for _, args := range [][]string{{"recover"}, {"run", "--", command}} {
 		s.refuses("launcher: cannot use the state file "+state+": open "+state+": it is no regular file; the file is unchanged: restore the right one, or move it away to start without it. "+
-			"Processes that an earlier launcher has kept then run on unmanaged, and have to be ended by hand: they have SWANSONG_DIR="+s.dir+" in their environment",
+			"Processes that an earlier launcher left running then run on unmanaged, and have to be ended by hand: they have SWANSONG_DIR="+s.dir+" in their environment",
 			append([]string{args[0], "--dir", s.dir}, args[1:]...)...)
 	}
 }

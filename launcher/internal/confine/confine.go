@@ -151,7 +151,7 @@ func Check(g spec.Group, dir string, hasHelper bool) (field string, err error) {
 		return field, err
 	}
 	if len(g.Rlimits) > 0 && !hasHelper {
-		return "Rlimits", errors.New("need Config.Helper, which sets them in the process")
+		return "Rlimits", errors.New("need Config.Helper, the program that sets the limits in the process")
 	}
 	for _, r := range g.Rlimits {
 		if err := checkRlimit(r); err != nil {

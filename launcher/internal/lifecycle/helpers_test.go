@@ -147,15 +147,15 @@ func (m *simulation) pushEnd(drainError string) []string {
 	return m.step(lifecycle.Event{Kind: lifecycle.OnPushedEnd, Reason: "drained", DrainError: drainError})
 }
 
-// reaped tells the machine that the process has ended, with an exit code or by a signal. The
+// reaped tells the state machine that the process has ended, with an exit code or by a signal. The
 // parameters terminated and killed say whether the launcher had sent SIGTERM and SIGKILL before.
 func (m *simulation) reaped(code int, sig syscall.Signal, terminated, killed bool) []string {
 	return m.step(lifecycle.Event{Kind: lifecycle.OnReaped,
 		Exit: proc.Exit{Code: code, Signal: sig, Status: "ended", Terminated: terminated, Killed: killed}})
 }
 
-// reapedUnknown tells the machine that an adopted process has ended. Its exit status is unknown,
-// because the launcher is not the parent of the process.
+// reapedUnknown tells the state machine that an adopted process has ended. Its exit status is
+// unknown, because the launcher is not the parent of the process.
 func (m *simulation) reapedUnknown() []string {
 	return m.step(lifecycle.Event{Kind: lifecycle.OnReaped, Exit: proc.Exit{Unseen: true}})
 }

@@ -120,7 +120,7 @@ func explain(earlier statefile.State, group string, l, resolved spec.Listen, set
 		case g.Sockets[i].ReservedFor != nil:
 			return errors.New(occupiedBy(name, *g.Sockets[i].ReservedFor, l))
 		default:
-			return fmt.Errorf("%v; processes of group %q, which an earlier launcher has kept, listen on %v: start the launcher without group %q until they have ended, "+
+			return fmt.Errorf("%v; processes of group %q, which an earlier launcher left running, listen on %v: start the launcher without group %q until they have ended, "+
 				"or choose another address", err, name, g.Sockets[i], group)
 		}
 	}

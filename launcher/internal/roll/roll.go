@@ -243,7 +243,7 @@ func (r *Roll) Resume(c Config, v View) {
 // already keeps its cause, unless it is paused.
 func (r *Roll) OrderRollback(reason string) {
 	if r.Forward() || r.state.Paused {
-		r.last, r.ordered = &Failure{Cause: errors.New("rollback ordered: " + reason)}, true
+		r.last, r.ordered = &Failure{Cause: errors.New("rollback requested: " + reason)}, true
 	}
 }
 

@@ -14,7 +14,8 @@ import (
 )
 
 // ParentDeath is the signal that processes and commands get from the kernel when their launcher
-// dies. SIGTERM would let them drain, but no launcher would be left to end one that does not.
+// dies. It is SIGKILL. SIGTERM would let them drain, but a process that does not drain would run
+// for ever, because no launcher is left to kill it.
 const ParentDeath = syscall.SIGKILL
 
 // Run runs a command of the launcher's own, such as a hook or a probe. When ctx ends, Run kills the

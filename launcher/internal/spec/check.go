@@ -298,7 +298,7 @@ func (k *checker) log(l Log) {
 	k.must(l.Buffer >= 0, "Log.Buffer", "must be 0 or more, not %d", l.Buffer)
 }
 
-// condition checks the condition of a group that g depends on.
+// condition checks the condition of the dependency g.DependsOn[i], such as "healthy".
 func (k *checker) condition(g Group, groups []Group, i int) {
 	at, name := index("DependsOn", i), g.DependsOn[i]
 	oneOf(k, at, string(g.ConditionOf(name)), Choices(g.ConditionOf(name))...)

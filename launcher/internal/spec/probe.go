@@ -65,7 +65,7 @@ type Port string
 // PortPlaceholder stands for the port that the launcher has chosen for a process.
 const PortPlaceholder = "{port}"
 
-// SocketPlaceholder stands for the path of a socket that a process can make.
+// SocketPlaceholder is replaced by a path at which the process may create a socket.
 const SocketPlaceholder = "{socket}"
 
 // IsSet reports whether there is a probe.

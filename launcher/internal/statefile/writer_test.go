@@ -193,9 +193,9 @@ func TestWriter_ReportsHangingDiskAndRecovery(t *testing.T) {
 	})
 }
 
-// A group without newer keys has the digest that a launcher of the previous version has recorded,
+// A group without newer keys has the digest that the previous release of the launcher recorded,
 // so that an update of the launcher alone rolls nothing.
-func TestDigest_EqualsDigestOfPreviousVersion(t *testing.T) {
+func TestDigest_IsAsInPreviousRelease(t *testing.T) {
 	g := spec.Group{Name: "web", Command: []string{"serve", "--fast"}, WorkDir: "/srv", Env: []string{"A=1"}, Protocol: spec.GRPC,
 		Transport: spec.Transport{Network: "unix"}, Listen: []spec.Listen{{Network: "tcp", Address: ":8080"}}, Log: spec.Log{Dir: "/var/log"},
 		OnLauncherDeath: spec.Keep, Limits: spec.Limits{IfUnavailable: spec.Refuse}}

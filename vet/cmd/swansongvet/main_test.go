@@ -46,10 +46,10 @@ func TestSwansongvet_RunsUnderGoVet(t *testing.T) {
 }
 
 // TestSwansongvet_KnowsThatFunctionsSuchAsExitNeverReturn checks that under go vet, the command
-// reports the lines of testdata that have a "want" comment, and no others. In some of the others, a
-// guard is not released because os.Exit, log.Fatal or Fatal of a test never returns. The tests of
-// package vet know these functions from a list; the command learns of them by analyzing the
-// packages log, os and testing.
+// reports the lines of testdata that have a "want" comment, and no others. Some lines without this
+// comment do not release a guard because os.Exit, log.Fatal or Fatal of a test never returns. The
+// tests of package vet know these functions from a list; the command learns of them by analyzing
+// the packages log, os and testing.
 func TestSwansongvet_KnowsThatFunctionsSuchAsExitNeverReturn(t *testing.T) {
 	found, _ := goVet(build(t), "-lostguard", "./lostguard")
 	got := map[string]bool{}
