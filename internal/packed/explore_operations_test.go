@@ -245,6 +245,11 @@ func (w *world) finish() {
 	if w.fault != "" {
 		return
 	}
+	defer func() {
+		if v := recover(); v != nil {
+			w.fail("panic after all operations have ended: %v", v)
+		}
+	}()
 	if !w.stopped[w.root] {
 		w.stop(w.root)
 	}

@@ -21,6 +21,8 @@ type thread struct {
 	on    any         // the operand of the next step: a counter, a mutex or the pointer to stripes
 	seen  packed.Hash // hash of all values that the thread has read; they determine its local variables
 	ended bool
+
+	panicked any // what the operation has panicked with, or nil
 }
 
 func newThread(f func()) *thread {
@@ -28,6 +30,7 @@ func newThread(f func()) *thread {
 	th.next, _ = iter.Pull(func(yield func(any) bool) {
 		th.yield = func(on any) { yield(on) }
 		yield(nil)
+		defer func() { th.panicked = recover() }()
 		f()
 	})
 	th.step()
@@ -149,6 +152,9 @@ func (x *explorer) runSchedule(w *world) (fault string) {
 		th.seen = th.seen.Add(1, uint64(w.tree.Observe(th.on)))
 		w.seen = &th.seen
 		th.step()
+		if th.panicked != nil {
+			w.fail("operation %d panicked: %v", last, th.panicked)
+		}
 		if w.check(); w.fault != "" {
 			break
 		}
