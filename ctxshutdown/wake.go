@@ -55,8 +55,8 @@ type waker struct {
 	again    *time.Timer // the timer that calls wake again; nil until wake is called for the first time
 	wakes    int         // how often wake has set a deadline for the calls that have not left yet
 
-	probe sync.Once // lets canWake set the field works only once
-	works bool      // the source accepts deadlines
+	probe        sync.Once // lets canWake set the field works only once
+	hasDeadlines bool      // the source accepts deadlines
 }
 
 // longAgo is a deadline in the past.
@@ -176,7 +176,7 @@ func (w *waker) canWake() bool {
 	w.probe.Do(func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.works = w.woken.Load() || w.set(w.deadline) == nil
+		w.hasDeadlines = w.woken.Load() || w.set(w.deadline) == nil
 	})
-	return w.works
+	return w.hasDeadlines
 }

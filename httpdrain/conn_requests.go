@@ -175,7 +175,7 @@ func (c *conn) excludeFromDrain(w http.ResponseWriter) {
 		q.isStream = true
 		c.stepUnlock(connEvent{kind: eventStream})
 	}
-	q.sayLast()
+	q.makeLast()
 }
 
 // onlyRequest returns the running request that is not an event stream of the Debug page. It returns

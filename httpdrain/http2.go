@@ -50,10 +50,10 @@ type nextProto = func(*http.Server, *tls.Conn, http.Handler)
 // serves its HTTP/2 connections.
 func (sv *server) wrapNextProtos() {
 	protos := maps.Clone(sv.TLSNextProto)
-	isUsers := protos[protoTLS] != nil || protos[protoPlaintext] != nil
+	userHasProtos := protos[protoTLS] != nil || protos[protoPlaintext] != nil
 	for name, serve := range protos {
 		if name == protoTLS || name == protoPlaintext {
-			protos[name] = sv.serveUsersHTTP2(serve)
+			protos[name] = sv.serveUserHTTP2(serve)
 		} else {
 			protos[name] = serveUnknownProtocol(serve)
 		}
@@ -61,7 +61,7 @@ func (sv *server) wrapNextProtos() {
 	// If TLSNextProto is set but Protocols is not, net/http keeps HTTP/2 disabled, for
 	// compatibility with programs from before Go 1.24. So does httpdrain. If TLSConfig is invalid,
 	// wrapNextProtos sets no functions, and the user's server itself reports the error.
-	if !isUsers && (protos == nil || sv.Protocols != nil) && canServeHTTP2(sv.Server) {
+	if !userHasProtos && (protos == nil || sv.Protocols != nil) && canServeHTTP2(sv.Server) {
 		if protos == nil {
 			protos = map[string]nextProto{}
 		}
@@ -217,9 +217,9 @@ func (l *oneConn) Accept() (nc net.Conn, err error) {
 func (l *oneConn) Close() error   { return nil }
 func (l *oneConn) Addr() net.Addr { return nil }
 
-// serveUsersHTTP2 returns a function for TLSNextProto that calls the function serve, which the user
+// serveUserHTTP2 returns a function for TLSNextProto that calls the function serve, which the user
 // has set there.
-func (sv *server) serveUsersHTTP2(serve nextProto) nextProto {
+func (sv *server) serveUserHTTP2(serve nextProto) nextProto {
 	return func(srv *http.Server, tc *tls.Conn, h http.Handler) {
 		if c := connFor(tc, h); c != nil {
 			c.setHTTP2(nil, nil)

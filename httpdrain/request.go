@@ -53,9 +53,9 @@ func (q *request) beginHeader() {
 	q.recordPattern()
 	d := q.conn.drain
 	if d.draining.Load() {
-		q.sayLast()
+		q.makeLast()
 	} else if l := d.lameDuck.Load(); l != nil && l.isTurn(q.conn) {
-		q.sayLast()
+		q.makeLast()
 	}
 }
 
@@ -68,14 +68,14 @@ func (q *request) recordPattern() {
 	}
 }
 
-// sayLast makes the response say that it is the last one on its connection.
-func (q *request) sayLast() { q.conn.sayLast(q.Header()) }
+// makeLast makes the response say that it is the last one on its connection.
+func (q *request) makeLast() { q.conn.makeLast(q.Header()) }
 
-// sayLast makes a response, which has the headers h, the last one of its connection. On HTTP/1 it
+// makeLast makes a response, which has the headers h, the last one of its connection. On HTTP/1 it
 // sets Connection: close. On HTTP/2 it requests the first GOAWAY, because Connection: close would
 // make net/http send the second one. If HTTP/2 is served by a TLSNextProto function of the user,
 // httpdrain cannot send a GOAWAY, and sets Connection: close as well.
-func (c *conn) sayLast(h http.Header) {
+func (c *conn) makeLast(h http.Header) {
 	c.mu.Lock()
 	if !c.state.canSendGoAway {
 		h.Set("Connection", "close")
@@ -200,7 +200,7 @@ func (sv *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (c *conn) refuse(w http.ResponseWriter, reason string) {
 	drainstats.Refused.Add(1)
-	c.sayLast(w.Header())
+	c.makeLast(w.Header())
 	http.Error(w, "503 "+reason, http.StatusServiceUnavailable)
 }
 

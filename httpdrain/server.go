@@ -77,7 +77,7 @@ func (sv *server) onConnState(nc net.Conn, state http.ConnState) {
 		}
 	}
 	if sv.connState != nil {
-		sv.connState(usersConn(nc), state)
+		sv.connState(userConn(nc), state)
 	}
 	if c != nil {
 		c.onConnState(state) // call it last, because the drain must not end before the user's hook has returned
@@ -90,7 +90,7 @@ func (sv *server) onConnContext(ctx context.Context, nc net.Conn) context.Contex
 		ctx = &connContext{Context: c.work, values: ctx, conn: c}
 	}
 	if sv.connContext != nil {
-		ctx = sv.connContext(ctx, usersConn(nc))
+		ctx = sv.connContext(ctx, userConn(nc))
 	}
 	if c != nil && ctx != nil && ctx.Value(connKey{}) != c { // net/http panics if ctx is nil
 		ctx = context.WithValue(ctx, connKey{}, c)
@@ -101,9 +101,9 @@ func (sv *server) onConnContext(ctx context.Context, nc net.Conn) context.Contex
 	return ctx
 }
 
-// usersConn returns the connection that is passed to the user's hooks: the TLS connection, or the
+// userConn returns the connection that is passed to the user's hooks: the TLS connection, or the
 // one that the listener accepted.
-func usersConn(nc net.Conn) net.Conn {
+func userConn(nc net.Conn) net.Conn {
 	if h, ok := nc.(*http2Conn); ok {
 		nc = h.Conn
 	}

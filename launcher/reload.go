@@ -204,10 +204,10 @@ func (r *reloader) apply(newConfig Config, reason string, changes []string) (wai
 	for _, c := range changes {
 		m.publish(Event{Kind: Reloaded, Message: reason + ": " + c})
 	}
-	tell, waits := plan.change(reason)
+	notify, waits := plan.change(reason)
 	waits = append(waits, plan.roll(reason)...)
 	unlock()
-	tell()
+	notify()
 	for _, g := range plan.added {
 		g.start()
 	}

@@ -205,17 +205,17 @@ func (p *reloadPlan) register() {
 // change applies the changes that need no new roll. The caller must unlock the groups and then call
 // tell, which passes the changes to the processes. Each function in waits waits for a rollback that
 // the changes have begun.
-func (p *reloadPlan) change(reason string) (tell func(), waits []func(context.Context) error) {
+func (p *reloadPlan) change(reason string) (notify func(), waits []func(context.Context) error) {
 	for _, c := range p.unchanged {
 		c.group.controller.SetSource(p.next.Source)
 	}
 	processes := make([][]controller.Process, len(p.changed))
 	for i, c := range p.changed {
-		tell, result := c.group.controller.Change(c.cfg, p.next.Source, reason)
+		notify, result := c.group.controller.Change(c.cfg, p.next.Source, reason)
 		if result != nil {
 			waits = append(waits, func(ctx context.Context) error { return c.group.awaitRollback(ctx, result) })
 		}
-		processes[i] = tell
+		processes[i] = notify
 	}
 	return func() {
 		for i, c := range p.changed {

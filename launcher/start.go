@@ -162,7 +162,7 @@ func newManager(cfg Config, dir string) *Manager {
 	m.server = admin.New(adminLauncher{m})
 	m.host.ServeUser = m.server.ServeUser
 	m.host.Deadline.Configure(cfg.TotalDeadline, cfg.TotalDeadlineDerived)
-	m.host.Secrets = secrets.New(func() { m.host.Guardian.Tell() })
+	m.host.Secrets = secrets.New(func() { m.host.Guardian.Update() })
 	m.host.Logs = output.NewLogs(callback.Writer("Output", cfg.Output), func(err error) {
 		m.publish(Event{Kind: Alarm, Message: "some output of processes is lost: " + err.Error(), Stack: callback.StackOf(err)})
 	})

@@ -62,10 +62,10 @@ func Guard() error {
 // SIGTERM is handled only from the end of the launcher on. Until then it is ignored, because a
 // signal that goes to all processes of a service must not end the guardian before its launcher.
 func (o Orders) guard(in *bufio.Reader) error {
-	var known news
+	var known update
 	for {
 		line, err := in.ReadString('\n')
-		if strings.TrimSpace(line) == dismissal {
+		if strings.TrimSpace(line) == exitLine {
 			return nil
 		}
 		if err != nil { // the launcher has ended

@@ -43,7 +43,7 @@ type Guardian struct {
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when watch has returned
 
-	telling  sync.Mutex // held while a line is written to the guardian, so that the lines arrive in their order
+	sending  sync.Mutex // held while a line is written to the guardian, so that the lines arrive in their order
 	starting sync.Mutex // held while a guardian process is being started, and from HandOver until its resume
 
 	mu   sync.Mutex
@@ -78,9 +78,9 @@ type Orders struct {
 	Self      proc.Containment `json:"self"` // identifies the guardian by a mark in its environment
 }
 
-// news is what a guardian learns after its start: it is sent as a line of JSON whenever it has
+// update is what a guardian learns after its start: it is sent as a line of JSON whenever it has
 // changed. The guardian keeps it in memory only.
-type news struct {
+type update struct {
 	Secrets [][]byte `json:"secrets"` // bytes and no strings, because a secret need not be UTF-8
 
 	// Unrecorded has the containments (cgroups, or marks in the environment) of kept processes that
@@ -90,14 +90,14 @@ type news struct {
 	Unrecorded []proc.Containment `json:"unrecorded"`
 }
 
-// dismissal is the line that the launcher sends to let the guardian exit.
-const dismissal = "over"
+// exitLine is the line that the launcher sends to let the guardian exit.
+const exitLine = "over"
 
 // guarding is the line that the guardian sends when it has read its orders. It contains two version
 // numbers. A launcher refuses a guardian that sends another line, because that guardian may not
 // understand the launcher.
 //
-// Increase the first number when a field of Orders or news gets another key or another meaning,
+// Increase the first number when a field of Orders or update gets another key or another meaning,
 // because the guardian ignores what it does not know. Increase it also when the state file changes
 // and [statefile.Version] does not, because that has been increased since the last release already.
 // Otherwise the guardian would notice only after the death of the launcher that it cannot read the
@@ -176,49 +176,49 @@ func (g *Guardian) start() error {
 	g.mu.Lock()
 	g.proc = p
 	g.mu.Unlock()
-	g.Tell()
+	g.Update()
 	return nil
 }
 
-// tellTimeout bounds how long a launcher waits for a guardian that does not read, for instance
+// writeTimeout bounds how long a launcher waits for a guardian that does not read, for instance
 // because another process has stopped it.
-const tellTimeout = time.Second
+const writeTimeout = time.Second
 
-// Tell sends the guardian the secret values, and the containments (cgroups, or marks in the
+// Update sends the guardian the secret values, and the containments (cgroups, or marks in the
 // environment) of kept processes that are not in the state file. It does nothing for a nil
 // Guardian, nor while there is no guardian, because each one is told after its start.
-func (g *Guardian) Tell() {
+func (g *Guardian) Update() {
 	if g == nil {
 		return
 	}
-	g.telling.Lock()
-	defer g.telling.Unlock()
+	g.sending.Lock()
+	defer g.sending.Unlock()
 	g.mu.Lock()
 	p := g.proc
 	g.mu.Unlock()
 	if p == nil {
 		return
 	}
-	n := news{Unrecorded: g.cfg.Unrecorded()}
+	n := update{Unrecorded: g.cfg.Unrecorded()}
 	for _, s := range g.cfg.Secrets() {
 		n.Secrets = append(n.Secrets, []byte(s))
 	}
 	line, _ := json.Marshal(n) // encoding bytes and strings cannot fail
-	tell(p.Stdin(), string(line))
+	writeLine(p.Stdin(), string(line))
 }
 
 // dismiss tells a guardian to exit. Closing the pipe alone would tell it that its launcher has
 // died.
 func dismiss(pipe *os.File) {
-	tell(pipe, dismissal)
+	writeLine(pipe, exitLine)
 	pipe.Close()
 }
 
-// tell writes a line to a guardian. The line begins with a line break, because the line before it
-// may have been written in part. It waits for at most tellTimeout, and ignores errors: a guardian
-// that has ended is replaced by watch, and the new one is told everything.
-func tell(pipe *os.File, line string) {
-	pipe.SetWriteDeadline(time.Now().Add(tellTimeout))
+// writeLine writes a line to a guardian. The line begins with a line break, because the line before
+// it may have been written in part. It waits for at most writeTimeout, and ignores errors: a
+// guardian that has ended is replaced by watch, and the new one is sent everything.
+func writeLine(pipe *os.File, line string) {
+	pipe.SetWriteDeadline(time.Now().Add(writeTimeout))
 	io.WriteString(pipe, "\n"+line+"\n")
 }
 

@@ -22,7 +22,7 @@ import (
 // come, ports, finished jobs, and the configuration of the processes.
 type leftovers struct {
 	kept      []proc.Marked // processes to adopt, oldest first
-	doomed    []proc.Marked // processes that should have been ended when their launcher died
+	toEnd     []proc.Marked // processes that should have been ended when their launcher died
 	guardians []proc.Adoptable
 }
 
@@ -36,7 +36,7 @@ func find(dir string) (l leftovers) {
 		case id == "":
 			l.guardians = append(l.guardians, m.Adoptable)
 		case m.Getenv(spawn.EnvKeep) == "":
-			l.doomed = append(l.doomed, m)
+			l.toEnd = append(l.toEnd, m)
 		// The descendants of a process inherit its id (client.EnvID). Only the process itself is
 		// listed: the oldest one with this id that leads a process group.
 		case m.LeadsGroup && !slices.ContainsFunc(l.kept, known):
@@ -60,7 +60,7 @@ func (l leftovers) names() string {
 // started.
 func (l leftovers) endDoomed() error {
 	e := ender{deadline: time.Now().Add(Timeout)}
-	for _, m := range l.doomed {
+	for _, m := range l.toEnd {
 		e.empty(m.Containment)
 	}
 	return e.err()
@@ -122,7 +122,7 @@ func Recover(dir string, groups []spec.Group, dry bool) (*Recovery, error) {
 	for _, m := range found.kept {
 		r.Processes = append(r.Processes, recovered(m))
 	}
-	for _, m := range found.doomed {
+	for _, m := range found.toEnd {
 		r.Ended = append(r.Ended, recovered(m))
 	}
 	for name, addresses := range addListeners(s, groups) {

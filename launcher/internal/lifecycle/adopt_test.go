@@ -137,12 +137,12 @@ func TestAdoptedProcess_NeedNotRepeatThatItIsReady(t *testing.T) {
 	cfg := config(usesNotify)
 	cfg.ReadinessProbe = tcp()
 	m := simulate(cfg)
-	m.step(lifecycle.Event{Kind: lifecycle.OnAdopted, Uses: spec.Notify, Said: lifecycle.Said{Ready: true}})
+	m.step(lifecycle.Event{Kind: lifecycle.OnAdopted, Uses: spec.Notify, Reported: lifecycle.Reported{Ready: true}})
 	testkit.Equal(t, "state before its probe succeeds", m.State, lifecycle.Spawning)
 	testkit.Equal(t, "actions when its probe succeeds", m.probe(probe.Readiness, ""), []string{"register"})
 
 	m = simulate(config(usesNotify)) // the configuration in a state file has no probes, because they can contain secrets
-	actions := m.step(lifecycle.Event{Kind: lifecycle.OnAdopted, Uses: spec.Notify, Said: lifecycle.Said{Ready: true}})
+	actions := m.step(lifecycle.Event{Kind: lifecycle.OnAdopted, Uses: spec.Notify, Reported: lifecycle.Reported{Ready: true}})
 	testkit.Equal(t, "actions without a probe", actions, []string{"register"})
 }
 
@@ -152,7 +152,7 @@ func TestAdoptedProcess_StaysWarmingUntilProbeSucceeds(t *testing.T) {
 	cfg := config(usesNotify)
 	cfg.ReadinessProbe = tcp()
 	m := simulate(cfg)
-	e := lifecycle.Event{Kind: lifecycle.OnAdopted, ReadyAt: m.now.Add(-time.Minute), Uses: spec.Notify, Said: lifecycle.Said{Ready: true}, Warming: true}
+	e := lifecycle.Event{Kind: lifecycle.OnAdopted, ReadyAt: m.now.Add(-time.Minute), Uses: spec.Notify, Reported: lifecycle.Reported{Ready: true}, Warming: true}
 	testkit.Equal(t, "actions", m.step(e), none)
 	testkit.Equal(t, "state", m.State, lifecycle.Warming)
 	testkit.Equal(t, "actions while the probe fails", m.probe(probe.Readiness, "bad"), none)
@@ -167,7 +167,7 @@ func TestAdoptedProcess_StaysWarmingUntilProbeSucceeds(t *testing.T) {
 // A process that was stopping by itself when it was adopted gets no SIGTERM.
 func TestAdoptedProcess_StoppingByItselfGetsNoSIGTERM(t *testing.T) {
 	m := simulate(config(usesNotify))
-	actions := m.step(lifecycle.Event{Kind: lifecycle.OnAdopted, StopAt: m.now, AskedAt: m.now, Uses: spec.Notify, Said: lifecycle.Said{Ready: true, Stopping: true}})
+	actions := m.step(lifecycle.Event{Kind: lifecycle.OnAdopted, StopAt: m.now, AskedAt: m.now, Uses: spec.Notify, Reported: lifecycle.Reported{Ready: true, Stopping: true}})
 	testkit.Equal(t, "actions", actions, none)
 	testkit.Equal(t, "state", m.State, lifecycle.Draining)
 }

@@ -109,10 +109,10 @@ func (m *Machine) onNotified(e Event) []Action {
 	}
 	switch {
 	case n.Stopping && m.phase <= running:
-		m.Said.Stopping = true
+		m.Reported.Stopping = true
 		return m.onStop(Event{At: e.At, Reason: "the process stops by itself (STOPPING=1)"})
 	case n.Ready && m.phase == starting:
-		m.Said.Ready = true
+		m.Reported.Ready = true
 		if !m.hasStatus {
 			m.Message = "the process has sent READY=1"
 		}

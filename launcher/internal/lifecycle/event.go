@@ -42,14 +42,15 @@ type Event struct {
 	Probe        probe.Role
 	Notification notify.Message
 	Uses         spec.Protocol // the protocol that an adopted process was known to use
-	Said         Said          // what an adopted process had reported to the earlier launcher
+	Reported     Reported      // what an adopted process had reported to the earlier launcher
 	Warming      bool          // an adopted process had become ready, and its readiness probe failed
 
 	Limit time.Time // when a launcher that is being stopped sends the process SIGTERM
 }
 
-// Said is what a process has reported about itself and will not report again.
-type Said struct {
+// Reported is what a process has reported about itself and will not report again. The keys are
+// those of the state file.
+type Reported struct {
 	Ready    bool `json:"said_ready,omitempty"`    // the process has reported that it is ready, or its protocol has no such report
 	Stopping bool `json:"said_stopping,omitempty"` // the process has sent STOPPING=1 before it was asked to stop
 }
@@ -59,7 +60,7 @@ type EventKind int
 
 const (
 	OnSpawned      EventKind = iota // the process was started
-	OnAdopted                       // the process was started by an earlier launcher; sets ReadyAt, StopAt, AskedAt, SignalsSent, GrantedUntil, Reason, Grace, Uses, Said, Warming
+	OnAdopted                       // the process was started by an earlier launcher; sets ReadyAt, StopAt, AskedAt, SignalsSent, GrantedUntil, Reason, Grace, Uses, Reported, Warming
 	OnSpawnFailed                   // the process could not be started or adopted; sets Err
 	OnReadiness                     // GetReadinessStatus returned; sets Readiness, or Code and Err
 	OnPushedReady                   // the process reported by itself that it is ready; sets Reason, to its message

@@ -47,7 +47,7 @@ func (m *Machine) stopBySignals(now time.Time, message string) []Action {
 	if least := now.Add(m.cfg.Shutdown.SIGTERMTimeout); least.After(m.killAt) {
 		m.killAt = m.capKill(least)
 	}
-	if m.Said.Stopping { // the process has sent STOPPING=1, and a signal could interrupt its stop
+	if m.Reported.Stopping { // the process has sent STOPPING=1, and a signal could interrupt its stop
 		return m.tick(now)
 	}
 	// If an earlier launcher has already sent a stop signal, do not send another one now: a program

@@ -56,8 +56,8 @@ type Machine struct {
 	Metrics *pb.ShutdownMetrics // the last metrics that the process has reported
 	Report  string              // what the drain waits for, with the goroutines of the process; empty if the process was not asked for a report
 
-	ReadyAt time.Time
-	Said    Said
+	ReadyAt  time.Time
+	Reported Reported
 
 	Reason        string    // why the process is to be stopped
 	StopAt        time.Time // when the launcher decided to stop the process
@@ -198,7 +198,7 @@ func (m *Machine) start(now time.Time) []Action {
 	m.startedAt, m.readyBy = now, now.Add(m.cfg.HealthCheckTimeout)
 	switch m.cfg.Protocol {
 	case spec.Signals:
-		m.Said.Ready = true
+		m.Reported.Ready = true
 		return m.becomeReadyIfComplete(now)
 	case spec.Auto:
 		m.settleAt = now.Add(min(SettleTime, m.cfg.HealthCheckTimeout))
@@ -211,7 +211,7 @@ func (m *Machine) start(now time.Time) []Action {
 
 // onAdopted continues with a process where the earlier launcher left off.
 func (m *Machine) onAdopted(e Event) []Action {
-	m.uses, m.startedAt, m.Said = e.Uses, e.At, e.Said
+	m.uses, m.startedAt, m.Reported = e.Uses, e.At, e.Reported
 	switch {
 	case !e.StopAt.IsZero():
 		// The launcher does not know how far the stop of the adopted process has come, so it asks
@@ -227,14 +227,14 @@ func (m *Machine) onAdopted(e Event) []Action {
 	// This case needs a readiness probe in the present configuration. Without one, the process is
 	// ready, by the case below.
 	case !e.ReadyAt.IsZero() && e.Warming && m.cfg.ReadinessProbe.IsSet():
-		m.Said.Ready, m.passed[probe.Startup] = true, true
+		m.Reported.Ready, m.passed[probe.Startup] = true, true
 		m.enter(Warming)
 		m.phase, m.ReadyAt, m.Message = running, e.ReadyAt, "the readiness probe failed when the process was adopted"
 		m.scheduleLivenessCheck(e.At)
 		m.startWatchdog(e.At)
 		return m.tick(e.At)
 	case !e.ReadyAt.IsZero():
-		m.Said.Ready, m.passed[probe.Startup], m.passed[probe.Readiness] = true, true, true
+		m.Reported.Ready, m.passed[probe.Startup], m.passed[probe.Readiness] = true, true, true
 		actions := m.becomeReady(e.At, "ready when it was adopted")
 		m.ReadyAt = e.ReadyAt
 		if m.Uses() == spec.GRPC {
@@ -243,7 +243,7 @@ func (m *Machine) onAdopted(e Event) []Action {
 		return actions
 	}
 	actions := m.start(e.At)
-	if m.Said.Ready && m.phase == starting {
+	if m.Reported.Ready && m.phase == starting {
 		actions = append(actions, m.becomeReadyIfComplete(e.At)...)
 	}
 	return actions

@@ -14,7 +14,7 @@ func (m *Machine) becomeReadyIfComplete(now time.Time) []Action {
 	if m.cfg.Protocol == spec.Signals && m.phase == starting {
 		m.Message = m.messageOfSignals()
 	}
-	if m.phase != starting || !m.Said.Ready && !m.decideByProbes() || m.missingProbe() != "" {
+	if m.phase != starting || !m.Reported.Ready && !m.decideByProbes() || m.missingProbe() != "" {
 		return m.tick(now)
 	}
 	return m.becomeReady(now, m.Message)
@@ -109,7 +109,7 @@ func (m *Machine) Probing() bool { return m.phase == starting || m.phase == runn
 // probeReport returns why a process that is not ready yet waits for a probe, or "".
 func (m *Machine) probeReport() string {
 	missing := m.missingProbe()
-	if missing == "" || (m.Uses() == spec.GRPC || m.Uses() == spec.Notify) && !m.Said.Ready {
+	if missing == "" || (m.Uses() == spec.GRPC || m.Uses() == spec.Notify) && !m.Reported.Ready {
 		return ""
 	}
 	if m.Message == "" {

@@ -38,16 +38,16 @@ func (m *Machine) onReadiness(e Event) []Action {
 		if m.phase == running {
 			return m.notReadyAnyMore(e.At, "the process reports that it is starting")
 		}
-		m.Said.Ready = false
+		m.Reported.Ready = false
 		m.enter(Starting)
 	case pb.ReadinessResponse_WARMING:
 		if m.phase == running {
 			return m.notReadyAnyMore(e.At, "the process reports that it is warming up")
 		}
-		m.Said.Ready = false
+		m.Reported.Ready = false
 		m.enter(Warming)
 	case pb.ReadinessResponse_READY:
-		m.failures, m.Said.Ready = 0, true
+		m.failures, m.Reported.Ready = 0, true
 		return m.becomeReadyIfComplete(e.At)
 	case pb.ReadinessResponse_DRAINING:
 		return m.onStop(Event{At: e.At, Reason: "the process drains by itself: " + m.Message})
@@ -88,7 +88,7 @@ func (m *Machine) onReadinessError(e Event) []Action {
 func (m *Machine) onPushedReady(e Event) []Action {
 	m.usesLifecycle(e.At)
 	if m.phase != starting {
-		m.Said.Ready = true
+		m.Reported.Ready = true
 		return m.tick(e.At)
 	}
 	if m.cfg.Transport.Network == "tcp" {
@@ -97,7 +97,7 @@ func (m *Machine) onPushedReady(e Event) []Action {
 		m.pollAt = e.At
 		return m.tick(e.At)
 	}
-	m.Said.Ready, m.Message = true, e.Reason
+	m.Reported.Ready, m.Message = true, e.Reason
 	m.callStale = m.callPending
 	return m.becomeReadyIfComplete(e.At)
 }
@@ -105,7 +105,7 @@ func (m *Machine) onPushedReady(e Event) []Action {
 // notReadyAnyMore handles the report of a ready process that it is not ready. If the process has
 // counted as ready only because it had said nothing, the report is not a failure.
 func (m *Machine) notReadyAnyMore(now time.Time, reason string) []Action {
-	if !m.Said.Ready {
+	if !m.Reported.Ready {
 		return m.tick(now)
 	}
 	return m.failLiveness(now, reason)

@@ -22,7 +22,7 @@ func (p *Process) Restore(found *statefile.Process, now time.Time) {
 	p.adopted, p.digest, p.adoptable, p.grace = found, found.Digest, found.Adoptable, found.Grace
 	p.unkept.Store(!found.IsKept())
 	p.conn.RestorePort(found.Port)
-	p.port, p.uses, p.said = found.ServicePort, found.Uses, found.Said
+	p.port, p.uses, p.reported = found.ServicePort, found.Uses, found.Reported
 	p.group.Ports.Add(p.port)
 	st := &p.status
 	if p.earlier = (earlier{found.State, statefile.FromMillis(found.Since)}); found.State == st.State {
@@ -39,7 +39,7 @@ func (p *Process) Record() *statefile.Process {
 	defer p.mu.Unlock()
 	st := &p.status
 	r := &statefile.Process{ID: p.id, Revision: p.revision, Digest: p.digest, Config: statefile.WithoutSecrets(*p.Config()), Adoptable: p.adoptable,
-		Signals: p.stopTimes.signals, Reason: st.Reason, Grace: p.grace, Port: p.conn.Port(), ServicePort: p.port, Uses: p.uses, Said: p.said, Warming: st.State == lifecycle.Warming && !st.ReadyAt.IsZero()}
+		Signals: p.stopTimes.signals, Reason: st.Reason, Grace: p.grace, Port: p.conn.Port(), ServicePort: p.port, Uses: p.uses, Reported: p.reported, Warming: st.State == lifecycle.Warming && !st.ReadyAt.IsZero()}
 	if r.State, r.Since = st.State, statefile.ToMillis(st.Since); p.earlier.state != 0 {
 		r.State, r.Since = p.earlier.state, statefile.ToMillis(p.earlier.since)
 	}

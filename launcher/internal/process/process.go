@@ -113,7 +113,7 @@ type Process struct {
 	routed    bool // whether the process should be in routing; status.Routed says whether it is
 	adoptable proc.Adoptable
 	uses      spec.Protocol // the protocol that the process uses, as far as it is known
-	said      lifecycle.Said
+	reported  lifecycle.Reported
 	grace     time.Duration // grace period of the stop, if it is not the configured one
 	stopTimes stopTimes
 	earlier   earlier // the state under an earlier launcher; zero for a process that this launcher started
@@ -308,7 +308,7 @@ func (p *Process) firstEvent() lifecycle.Event {
 	}
 	p.publish(events.Event{Kind: events.Adopted, Message: fmt.Sprintf("pid %d, of revision %d", p.adopted.Adoptable.PID, p.revision)})
 	st := p.Status()
-	return lifecycle.Event{Kind: lifecycle.OnAdopted, ReadyAt: st.ReadyAt, StopAt: st.Asked, AskedAt: p.stopTimes.asked, Uses: p.adopted.Uses, Said: p.adopted.Said, Warming: p.adopted.Warming,
+	return lifecycle.Event{Kind: lifecycle.OnAdopted, ReadyAt: st.ReadyAt, StopAt: st.Asked, AskedAt: p.stopTimes.asked, Uses: p.adopted.Uses, Reported: p.adopted.Reported, Warming: p.adopted.Warming,
 		GrantedUntil: p.stopTimes.grantedUntil, SignalsSent: p.stopTimes.signals, Reason: st.Reason, Grace: p.grace}
 }
 

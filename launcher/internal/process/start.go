@@ -176,7 +176,7 @@ func (p *Process) prepareToKeep(child *proc.Spec) (done func(), err error) {
 		// The state file does not contain the process. If the launcher died now, the next launcher
 		// would not find the process, and would start another one beside it. So as long as the file
 		// lacks the process, the guardian kills the process if the launcher dies.
-		p.group.Guardian.Tell()
+		p.group.Guardian.Update()
 		p.publish(events.Event{Kind: events.Alarm, Message: "started although the state file cannot be written: until it can be written, this process ends with the launcher, " +
 			"and the next launcher cannot adopt it: " + err.Error()})
 	}

@@ -115,8 +115,8 @@ func (p *Process) store(m *lifecycle.Machine, before lifecycle.State, e lifecycl
 		p.group.uses.Store(&uses)
 	}
 	times := stopTimes{m.AskedAt, m.GrantedUntil, m.SignalsSent}
-	isNew = p.stopTimes != times || p.said != m.Said
-	p.stopTimes, p.said = times, m.Said
+	isNew = p.stopTimes != times || p.reported != m.Reported
+	p.stopTimes, p.reported = times, m.Reported
 	return *s, isNew
 }
 

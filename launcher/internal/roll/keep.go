@@ -32,20 +32,20 @@ func (n census) pickSurplus(c Config, v View) (stop Action) {
 	available := n.available[Old] + n.available[New]
 	least := 0
 	for _, i := range v.Instances {
-		var may bool
-		var worth int
+		var allowed bool
+		var usefulness int
 		switch {
 		case i.Health == Stopping:
 			continue
 		case i.Health != Ready:
-			may, worth = true, 1
+			allowed, usefulness = true, 1
 		case !i.isAvailable(c, v):
-			may, worth = available >= c.MinHealthy, 2
+			allowed, usefulness = available >= c.MinHealthy, 2
 		default:
-			may, worth = available > c.MinHealthy, 3
+			allowed, usefulness = available > c.MinHealthy, 3
 		}
-		if worth = 2*worth + int(i.Version); may && (least == 0 || worth <= least) {
-			stop, least = Action{Do: Stop, ID: i.ID, Why: surplus, Surplus: true}, worth
+		if usefulness = 2*usefulness + int(i.Version); allowed && (least == 0 || usefulness <= least) {
+			stop, least = Action{Do: Stop, ID: i.ID, Why: surplus, Surplus: true}, usefulness
 		}
 	}
 	return stop

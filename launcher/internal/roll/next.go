@@ -93,20 +93,20 @@ func (n census) pickExcess(c Config, v View, goal [2]int, t Version) (stop Actio
 		if i.Health == Stopping || n.live[i.Version] <= goal[i.Version] {
 			continue
 		}
-		var may bool
-		var worth int
+		var allowed bool
+		var usefulness int
 		switch {
 		case i.Health == Unhealthy:
-			may, worth = true, 1
+			allowed, usefulness = true, 1
 		case i.Health == Starting:
-			may, worth = spare > 0 || i.Version == t, 2
+			allowed, usefulness = spare > 0 || i.Version == t, 2
 		case !i.isAvailable(c, v):
-			may, worth = available >= c.MinHealthy, 3
+			allowed, usefulness = available >= c.MinHealthy, 3
 		default:
-			may, worth = available > c.MinHealthy, 4
+			allowed, usefulness = available > c.MinHealthy, 4
 		}
-		if may && (least == 0 || worth < least) {
-			stop, least = Action{Do: Stop, ID: i.ID, Why: "replaced"}, worth
+		if allowed && (least == 0 || usefulness < least) {
+			stop, least = Action{Do: Stop, ID: i.ID, Why: "replaced"}, usefulness
 			if i.Version == t {
 				stop.Why, stop.Surplus = surplus, true
 			}

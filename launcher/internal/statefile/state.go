@@ -70,7 +70,7 @@ type Process struct {
 	Warming     bool `json:"warming,omitempty"`
 	NotReplaced bool `json:"not_replaced,omitempty"` // after the stop of the process, no other is started in its place
 
-	lifecycle.Said
+	lifecycle.Reported
 
 	// Outputs are the pipes of the process, in the order of [output.Streams]. They are not written
 	// to the file: OpenOutputs opens them, and they stay here until the process is adopted.
