@@ -73,11 +73,18 @@ func (m *Machine) onReadinessError(e Event) []Action {
 	if m.Uses() != spec.GRPC && m.expects != spec.GRPC {
 		return m.tick(e.At)
 	}
+	isTemporary := e.Code == codes.Unavailable || e.Code == codes.DeadlineExceeded
+	if m.phase == starting && m.Reported.Ready && isTemporary {
+		// The process has reported that it is ready, and waits for its probes. Keep its message:
+		// until package grpc has a connection, calls fail with the error of an earlier attempt to
+		// connect, from before the process listened.
+		return m.tick(e.At)
+	}
 	m.Message = e.Err
 	if m.phase == running {
 		return m.failLiveness(e.At, e.Err)
 	}
-	if e.Code != codes.Unavailable && e.Code != codes.DeadlineExceeded {
+	if !isTemporary {
 		return m.failStart(e.At, e.Err)
 	}
 	return m.tick(e.At)
