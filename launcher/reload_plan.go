@@ -203,8 +203,8 @@ func (p *reloadPlan) register() {
 }
 
 // change applies the changes that need no new roll. The caller must unlock the groups and then call
-// tell, which passes the changes to the processes. Each function in waits waits for a rollback that
-// the changes have begun.
+// notify, which passes the changes to the processes. Each function in waits waits for a rollback
+// that the changes have begun.
 func (p *reloadPlan) change(reason string) (notify func(), waits []func(context.Context) error) {
 	for _, c := range p.unchanged {
 		c.group.controller.SetSource(p.next.Source)
