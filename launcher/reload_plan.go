@@ -211,11 +211,11 @@ func (p *reloadPlan) change(reason string) (notify func(), waits []func(context.
 	}
 	processes := make([][]controller.Process, len(p.changed))
 	for i, c := range p.changed {
-		notify, result := c.group.controller.Change(c.cfg, p.next.Source, reason)
+		affected, result := c.group.controller.Change(c.cfg, p.next.Source, reason)
 		if result != nil {
 			waits = append(waits, func(ctx context.Context) error { return c.group.awaitRollback(ctx, result) })
 		}
-		processes[i] = notify
+		processes[i] = affected
 	}
 	return func() {
 		for i, c := range p.changed {

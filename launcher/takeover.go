@@ -164,17 +164,17 @@ func (g *group) applyNext() {
 		c.Unlock()
 		return
 	}
-	var notify []controller.Process
+	var affected []controller.Process
 	if same, keepsProcesses := c.Compare(next.Config); !keepsProcesses {
 		// startRoll fails only if the group is stopping. Then no roll is needed, so the error is
 		// ignored.
 		g.startRoll(next.Config, next.Source, reason)
 	} else if !same {
-		notify, _ = c.Change(next.Config, next.Source, reason)
+		affected, _ = c.Change(next.Config, next.Source, reason)
 	}
 	g.manager.publish(Event{Kind: Reloaded, Group: g.name, Message: reason})
 	c.Unlock()
-	for _, p := range notify {
+	for _, p := range affected {
 		p.Apply(next.Config)
 	}
 }

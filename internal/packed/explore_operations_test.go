@@ -5,6 +5,7 @@ package packed_test
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -247,7 +248,7 @@ func (w *world) finish() {
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			w.fail("panic after all operations have ended: %v", v)
+			w.fail("panic after all operations have ended: %v\n%s", v, debug.Stack())
 		}
 	}()
 	if !w.stopped[w.root] {

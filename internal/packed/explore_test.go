@@ -5,6 +5,7 @@ package packed_test
 import (
 	"fmt"
 	"iter"
+	"runtime/debug"
 	"slices"
 
 	"github.com/swansong-go/swansong/internal/packed"
@@ -22,7 +23,7 @@ type thread struct {
 	seen  packed.Hash // hash of all values that the thread has read; they determine its local variables
 	ended bool
 
-	panicked any // what the operation has panicked with, or nil
+	panicked string // what the operation has panicked with, and the stack; "" if it has not panicked
 }
 
 func newThread(f func()) *thread {
@@ -30,7 +31,11 @@ func newThread(f func()) *thread {
 	th.next, _ = iter.Pull(func(yield func(any) bool) {
 		th.yield = func(on any) { yield(on) }
 		yield(nil)
-		defer func() { th.panicked = recover() }()
+		defer func() {
+			if v := recover(); v != nil {
+				th.panicked = fmt.Sprintf("%v\n%s", v, debug.Stack())
+			}
+		}()
 		f()
 	})
 	th.step()
@@ -152,8 +157,8 @@ func (x *explorer) runSchedule(w *world) (fault string) {
 		th.seen = th.seen.Add(1, uint64(w.tree.Observe(th.on)))
 		w.seen = &th.seen
 		th.step()
-		if th.panicked != nil {
-			w.fail("operation %d panicked: %v", last, th.panicked)
+		if th.panicked != "" {
+			w.fail("operation %d panicked: %s", last, th.panicked)
 		}
 		if w.check(); w.fault != "" {
 			break

@@ -123,7 +123,8 @@ type streamWait struct {
 	forced, completed <-chan struct{}
 }
 
-// hasEnded reports whether the scope is complete or forced. If it is, one event follows, the last.
+// hasEnded reports whether the scope is complete or forced. Then the stream sends the last
+// snapshot, if anything has changed, and ends.
 func (sw *streamWait) hasEnded() bool {
 	if sw.forced == nil && sw.scope.Err() != nil {
 		sw.stopped, sw.forced, sw.completed = nil, sw.scope.Work().Done(), sw.scope.Completion().Done()

@@ -260,8 +260,8 @@ func TestAdminCommands_ReportWhyLauncherDoesNotAnswer(t *testing.T) {
 func TestCommandLine_ErrorMessagesSayWhatUserCanDo(t *testing.T) {
 	s := newSite(t, web)
 	for args, want := range map[string]string{
-		"stop":                "launcher: stop which process or group? run launcher status to list them\n",
-		"restart":             "launcher: restart which group? run launcher status to list them\n",
+		"stop":                "launcher: stop which process or group? Run launcher status to list them\n",
+		"restart":             "launcher: restart which group? Run launcher status to list them\n",
 		"export":              "launcher: export to which platform? The platforms are kubernetes, nomad, systemd\n",
 		"export nomad web":    "launcher: export takes one argument, but got \"nomad\" and \"web\"; run it once for each\n",
 		"reload web":          "launcher: reload takes no argument, but got \"web\"\n",

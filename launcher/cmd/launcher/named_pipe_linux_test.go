@@ -133,7 +133,7 @@ func TestRecover_RefusesNamedPipe(t *testing.T) {
 	t.Cleanup(func() { release(state) })
 	for _, args := range [][]string{{"recover"}, {"run", "--", command}} {
 		s.refuses("launcher: cannot use the state file "+state+": open "+state+": it is no regular file; the file is unchanged: restore the right one, or move it away to start without it. "+
-			"Processes that an earlier launcher left running then run on unmanaged, and have to be ended by hand: they have SWANSONG_DIR="+s.dir+" in their environment",
+			"Then no launcher manages the processes that an earlier one left running, and they have to be ended by hand: they have SWANSONG_DIR="+s.dir+" in their environment",
 			append([]string{args[0], "--dir", s.dir}, args[1:]...)...)
 	}
 }

@@ -149,7 +149,7 @@ func stopCommand(at *place) *cobra.Command {
 		Short: "Stop processes, which their groups replace, or whole groups",
 		Long: "Stop processes or groups. The group of a process replaces it, unless --no-replacement says otherwise. A group stays stopped until " +
 			"start: a reload or the restart of another group does not start it, nor does the next launcher if this one is killed.",
-		Args:              takes(1, many, "which process or group? run launcher status to list them"),
+		Args:              takes(1, many, "which process or group? Run launcher status to list them"),
 		ValidArgsFunction: at.complete(groupsAndProcesses),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// Without the flag the field stays nil, and the launcher uses the configured grace
@@ -200,7 +200,7 @@ func startCommand(at *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "start group ...",
 		Short:             "Start groups that were stopped or given up",
-		Args:              takes(1, many, "which group? run launcher status to list them"),
+		Args:              takes(1, many, "which group? Run launcher status to list them"),
 		ValidArgsFunction: at.complete(groups),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.give(cmd, at, args, nil, func(ctx context.Context, to pb.LauncherAdminInterfaceClient, name string) (string, error) {
@@ -292,7 +292,7 @@ func restartCommand(at *place) *cobra.Command {
 		Long: "Replace all processes of groups, by the rules of their configuration. --resume continues a paused roll. --rollback undoes a paused or " +
 			"running roll. Without these flags a new roll begins, with the configuration that the group has. A paused roll is " +
 			"abandoned; to roll to its configuration, reload.",
-		Args:              takes(1, many, "which group? run launcher status to list them"),
+		Args:              takes(1, many, "which group? Run launcher status to list them"),
 		ValidArgsFunction: at.complete(groups),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kind := pb.RollOrder_BEGIN

@@ -58,7 +58,7 @@ func TestOrders_RefuseWrongArguments(t *testing.T) {
 		{[]string{"scale", "a=1", "a=2"}, `launcher: scale has two numbers for "a"`},
 		{[]string{"scale", "a=-1"}, `launcher: scale needs group=processes, as in web=5, not "a=-1"`},
 		{[]string{"scale", "a=10001"}, `launcher: a=10001 is too many processes for a group; the most are 10000`},
-		{[]string{"stop"}, "launcher: stop which process or group? run launcher status to list them"},
+		{[]string{"stop"}, "launcher: stop which process or group? Run launcher status to list them"},
 		{[]string{"stop", "a", "--no-replacement"}, `launcher: --no-replacement and --grace are for processes, but "a" is a group`},
 		{[]string{"signal", "a", "b", "SIGNONE"}, `launcher: there is no signal "SIGNONE"; name one such as HUP, USR1 or QUIT`},
 		{[]string{"signal", "a"}, "launcher: signal which process or group, and which signal? As in signal web HUP"},

@@ -35,13 +35,13 @@ func (c *Controller) EffectOnRoll(cfg spec.Group) []string {
 // Change changes the wanted configuration to one with which the processes can keep running, see
 // Compare. It returns the processes that must get the configuration. If a roll is rolled back for
 // the change, Change also returns the result of the roll, otherwise nil.
-func (c *Controller) Change(cfg spec.Group, source any, reason string) (notify []Process, result *Result) {
+func (c *Controller) Change(cfg spec.Group, source any, reason string) (affected []Process, result *Result) {
 	if c.turnsBackTo(cfg) {
 		result = c.rollBack(reason)
 	}
-	notify = c.apply(cfg)
+	affected = c.apply(cfg)
 	c.SetSource(source)
-	return notify, result
+	return affected, result
 }
 
 // turnsBackTo reports whether cfg is to be applied by a rollback of the roll that is under way: the
@@ -54,7 +54,7 @@ func (c *Controller) turnsBackTo(cfg spec.Group) bool {
 
 // apply makes cfg the configuration that the group wants. The running processes, and a roll that is
 // under way, go on with cfg. apply returns the processes that must get cfg.
-func (c *Controller) apply(cfg spec.Group) (notify []Process) {
+func (c *Controller) apply(cfg spec.Group) (affected []Process) {
 	wanted := c.revisions.Wanted()
 	if cfg.Desired != wanted.Config.Desired {
 		wanted.Shortfall = wanted.Shortfall.Orders(false)
@@ -68,8 +68,8 @@ func (c *Controller) apply(cfg spec.Group) (notify []Process) {
 	}
 	for _, i := range c.instances.sorted() {
 		if i.Revision() == c.revisions.Current {
-			notify = append(notify, i.Process)
+			affected = append(affected, i.Process)
 		}
 	}
-	return notify
+	return affected
 }

@@ -186,7 +186,7 @@ const writeTimeout = time.Second
 
 // Update sends the guardian the secret values, and the containments (cgroups, or marks in the
 // environment) of kept processes that are not in the state file. It does nothing for a nil
-// Guardian, nor while there is no guardian, because each one is told after its start.
+// Guardian, nor while there is no guardian, because each one gets them after its start.
 func (g *Guardian) Update() {
 	if g == nil {
 		return
@@ -199,11 +199,11 @@ func (g *Guardian) Update() {
 	if p == nil {
 		return
 	}
-	n := update{Unrecorded: g.cfg.Unrecorded()}
+	u := update{Unrecorded: g.cfg.Unrecorded()}
 	for _, s := range g.cfg.Secrets() {
-		n.Secrets = append(n.Secrets, []byte(s))
+		u.Secrets = append(u.Secrets, []byte(s))
 	}
-	line, _ := json.Marshal(n) // encoding bytes and strings cannot fail
+	line, _ := json.Marshal(u) // encoding bytes and strings cannot fail
 	writeLine(p.Stdin(), string(line))
 }
 

@@ -30,7 +30,7 @@ func EndPrevious(dir string, keeps bool) (s statefile.State, aside string, err e
 		if keeps || len(found.kept) > 0 {
 			return statefile.State{}, "", err
 		}
-		if err = found.endDoomed(); err == nil {
+		if err = found.endUnkept(); err == nil {
 			aside, err = statefile.SetAside(path)
 		}
 		return statefile.State{Guardians: found.guardians}, aside, err

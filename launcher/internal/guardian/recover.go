@@ -56,9 +56,9 @@ func (l leftovers) names() string {
 	return strings.Join(all, ", ")
 }
 
-// endDoomed ends the processes that were to die with their launcher, and all that they have
+// endUnkept ends the processes that were to die with their launcher, and all that they have
 // started.
-func (l leftovers) endDoomed() error {
+func (l leftovers) endUnkept() error {
 	e := ender{deadline: time.Now().Add(Timeout)}
 	for _, m := range l.toEnd {
 		e.empty(m.Containment)
@@ -131,7 +131,7 @@ func Recover(dir string, groups []spec.Group, dry bool) (*Recovery, error) {
 	if dry || r.Damage == nil && len(r.Processes) == 0 && len(r.Ended) == 0 {
 		return r, nil
 	}
-	if err := found.endDoomed(); err != nil {
+	if err := found.endUnkept(); err != nil {
 		return r, err
 	}
 	if r.Damage != nil {

@@ -116,6 +116,7 @@ func (m *Machine) onNotified(e Event) []Action {
 		if !m.hasStatus {
 			m.Message = "the process has sent READY=1"
 		}
+		m.readyMessage = m.Message
 		return m.becomeReadyIfComplete(e.At)
 	}
 	return m.tick(e.At)

@@ -48,8 +48,8 @@ type Event struct {
 	Limit time.Time // when a launcher that is being stopped sends the process SIGTERM
 }
 
-// Reported is what a process has reported about itself and will not report again. The keys are
-// those of the state file.
+// Reported is what a process has reported about itself and will not report again. Do not
+// change the keys: an earlier launcher has written them to the state file.
 type Reported struct {
 	Ready    bool `json:"said_ready,omitempty"`    // the process has reported that it is ready, or its protocol has no such report
 	Stopping bool `json:"said_stopping,omitempty"` // the process has sent STOPPING=1 before it was asked to stop

@@ -83,6 +83,8 @@ type Machine struct {
 	startedAt    time.Time
 	passed       map[probe.Role]bool // the verdicts of the probes; a probe without a verdict counts as failed
 	probeFailure string              // the last failure of the readiness probe; "" if it has not failed
+	callFailure  string              // the last failure of a call of GetReadinessStatus; "" if none has failed
+	readyMessage string              // the message with which the process has reported that it is ready
 
 	uses           spec.Protocol // with protocol auto, the protocol that the process is known to use; empty if none is known yet
 	expects        spec.Protocol // the protocol that earlier processes of the group have used, if it is grpc or notify

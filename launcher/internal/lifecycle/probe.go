@@ -17,6 +17,12 @@ func (m *Machine) becomeReadyIfComplete(now time.Time) []Action {
 	if m.phase != starting || !m.Reported.Ready && !m.decideByProbes() || m.missingProbe() != "" {
 		return m.tick(now)
 	}
+	// A call that fails while the process waits for its probes says nothing about a process that is
+	// ready: until package grpc has a connection, calls fail with the error of an earlier attempt
+	// to connect, and on a busy machine an answer can take too long.
+	if m.callFailure != "" && m.Message == m.callFailure {
+		m.Message = m.readyMessage
+	}
 	return m.becomeReady(now, m.Message)
 }
 

@@ -37,20 +37,19 @@ func TestReadiness_NeedsStartupAndReadinessProbe(t *testing.T) {
 	testkit.Equal(t, "message after the readiness probe", m.Message, "the probes succeed")
 }
 
-// A process notifies the launcher that it is ready before its probe succeeds. A call that fails,
-// because there is no connection yet or no answer in time, does not replace the message of the
-// process.
-func TestReadiness_TemporaryFailureKeepsMessageOfReadyProcess(t *testing.T) {
-	m := spawn(config(func(cfg *spec.Group) { cfg.ReadinessProbe = tcp() }))
-	m.readinessFails(codes.Unavailable)
-	testkit.Equal(t, "message before the notification", m.Message, "failed")
-	m.step(lifecycle.Event{Kind: lifecycle.OnPushedReady, Reason: "12 caches loaded"})
-	m.readinessFails(codes.Unavailable)
-	testkit.Equal(t, "message without a connection", m.Message, "12 caches loaded")
-	m.readinessFails(codes.DeadlineExceeded)
-	testkit.Equal(t, "message without an answer in time", m.Message, "12 caches loaded")
-	testkit.Equal(t, "actions when the probe succeeds", m.probe(probe.Readiness, ""), []string{"register"})
-	testkit.Equal(t, "message of the ready process", m.Message, "12 caches loaded")
+// A process notifies the launcher that it is ready before its probe succeeds. If a call fails
+// meanwhile, because there is no connection yet or no answer in time, the process is ready with its
+// own message nevertheless.
+func TestReadiness_ProcessIsReadyWithItsOwnMessageAfterFailedCall(t *testing.T) {
+	for _, code := range []codes.Code{codes.Unavailable, codes.DeadlineExceeded} {
+		m := spawn(config(func(cfg *spec.Group) { cfg.ReadinessProbe = tcp() }))
+		m.readinessFails(codes.Unavailable) // the call that was made when the process was started
+		m.step(lifecycle.Event{Kind: lifecycle.OnPushedReady, Reason: "12 caches loaded"})
+		m.readinessFails(code)
+		testkit.Equal(t, "message while the probe has not succeeded", m.Message, "failed")
+		testkit.Equal(t, "actions when the probe succeeds", m.probe(probe.Readiness, ""), []string{"register"})
+		testkit.Equal(t, "message of the ready process", m.Message, "12 caches loaded")
+	}
 }
 
 // A process with the lifecycle protocol and a readiness probe becomes ready when it has said that

@@ -47,7 +47,7 @@ func (m *Machine) onReadiness(e Event) []Action {
 		m.Reported.Ready = false
 		m.enter(Warming)
 	case pb.ReadinessResponse_READY:
-		m.failures, m.Reported.Ready = 0, true
+		m.failures, m.Reported.Ready, m.readyMessage = 0, true, m.Message
 		return m.becomeReadyIfComplete(e.At)
 	case pb.ReadinessResponse_DRAINING:
 		return m.onStop(Event{At: e.At, Reason: "the process drains by itself: " + m.Message})
@@ -73,18 +73,11 @@ func (m *Machine) onReadinessError(e Event) []Action {
 	if m.Uses() != spec.GRPC && m.expects != spec.GRPC {
 		return m.tick(e.At)
 	}
-	isTemporary := e.Code == codes.Unavailable || e.Code == codes.DeadlineExceeded
-	if m.phase == starting && m.Reported.Ready && isTemporary {
-		// The process has reported that it is ready, and waits for its probes. Keep its message:
-		// until package grpc has a connection, calls fail with the error of an earlier attempt to
-		// connect, from before the process listened.
-		return m.tick(e.At)
-	}
-	m.Message = e.Err
+	m.Message, m.callFailure = e.Err, e.Err
 	if m.phase == running {
 		return m.failLiveness(e.At, e.Err)
 	}
-	if !isTemporary {
+	if e.Code != codes.Unavailable && e.Code != codes.DeadlineExceeded {
 		return m.failStart(e.At, e.Err)
 	}
 	return m.tick(e.At)
@@ -104,7 +97,7 @@ func (m *Machine) onPushedReady(e Event) []Action {
 		m.pollAt = e.At
 		return m.tick(e.At)
 	}
-	m.Reported.Ready, m.Message = true, e.Reason
+	m.Reported.Ready, m.Message, m.readyMessage = true, e.Reason, e.Reason
 	m.callStale = m.callPending
 	return m.becomeReadyIfComplete(e.At)
 }

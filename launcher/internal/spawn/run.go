@@ -13,9 +13,9 @@ import (
 	"github.com/swansong-go/swansong/launcher/internal/spec"
 )
 
-// ParentDeath is the signal that processes and commands get from the kernel when their launcher
-// dies. It is SIGKILL. SIGTERM would let them drain, but a process that does not drain would run
-// for ever, because no launcher is left to kill it.
+// ParentDeath is the signal that commands and processes, except those that are to be kept, get from
+// the kernel when their launcher dies. It is SIGKILL. SIGTERM would let them drain, but a process
+// that does not drain would run on, because no launcher is left to kill it.
 const ParentDeath = syscall.SIGKILL
 
 // Run runs a command of the launcher's own, such as a hook or a probe. When ctx ends, Run kills the

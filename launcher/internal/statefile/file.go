@@ -51,8 +51,8 @@ func (e *Error) Error() string {
 	case e.Damaged:
 		return what + "restore an intact copy, or run launcher recover, which writes a new one; it finds no process of an earlier launcher"
 	}
-	return what + "restore the right one, or move it away to start without it. Processes that an earlier launcher left running then run on unmanaged, " +
-		"and have to be ended by hand: they have SWANSONG_DIR=" + filepath.Dir(e.Path) + " in their environment"
+	return what + "restore the right one, or move it away to start without it. Then no launcher manages the processes that an earlier one left running, " +
+		"and they have to be ended by hand: they have SWANSONG_DIR=" + filepath.Dir(e.Path) + " in their environment"
 }
 
 func (e *Error) Unwrap() error { return e.Cause }
